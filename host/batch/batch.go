@@ -1,0 +1,42 @@
+// Package batch is the input of one forward pass: what the scheduler planned, in the terms of the
+// model. It holds no state and decides nothing.
+package batch
+
+import "github.com/kvrelay/engine/host/kvcache"
+
+// Item is the part of one sequence that a step computes: a prompt chunk or one decode token.
+type Item struct {
+	// Tokens are the rows to compute; Tokens[0] stands at position Start.
+	Tokens []int32
+	Start  int
+	// Pages covers positions [0, Start+len(Tokens)). The slots of the new tokens are written.
+	Pages []kvcache.PageID
+	// Logits is how many of the last rows need logits: 0 in the middle of a prompt and for remote
+	// sends, 1 where a token will be sampled. A batch of zeros computes no final norm and no LM head.
+	Logits int
+}
+
+// Copy says that the first Tokens slots of page From are copied to page To before the pass: the
+// tail page of a fork.
+type Copy struct {
+	From, To kvcache.PageID
+	Tokens   int
+}
+
+// Batch is one forward pass. Items keep their order; so do the rows of logits that come back.
+type Batch struct {
+	Items  []Item
+	Copies []Copy
+	// LayerDone, when set, is called after the KV append of each layer and before its attention,
+	// so that a transfer may send that layer while the next computes.
+	LayerDone func(layer int)
+}
+
+// Rows is the number of tokens the pass computes.
+func (b *Batch) Rows() int {
+	rows := 0
+	for i := range b.Items {
+		rows += len(b.Items[i].Tokens)
+	}
+	return rows
+}
