@@ -1,0 +1,59 @@
+package plugins
+
+import (
+	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/plugins/lint"
+)
+
+// Limits bounds one module. A field of 0 means its value in DefaultLimits.
+type Limits struct {
+	Module      lint.Limits // of the file
+	MemoryPages int         // of the guest's memory, pages of 64 KiB; at most MaxMemoryPages
+	ConfigBytes int         // of the settings given to pol_init
+
+	// Fuel is what one pol_decide may use. 0 means auto: abi.LimitFuelBase and
+	// abi.LimitFuelPerChanged for each changed record.
+	Fuel int64
+	// InitFuel is what everything at load may use together: start, descriptor, regions, pol_init.
+	InitFuel int64
+}
+
+// MaxMemoryPages is the most that MemoryPages may be set to: 64 MiB.
+const MaxMemoryPages = 1024
+
+// DefaultLimits is the limits of the policy ABI, section C.11.
+func DefaultLimits() Limits {
+	return Limits{
+		Module:      lint.Default(),
+		MemoryPages: abi.LimitMemoryPages,
+		ConfigBytes: abi.LimitConfigBytes,
+		InitFuel:    abi.LimitFuelInit,
+	}
+}
+
+// withDefaults fills the fields that are 0 and makes the parts agree.
+func (l Limits) withDefaults() Limits {
+	d := DefaultLimits()
+	if l.MemoryPages <= 0 {
+		l.MemoryPages = d.MemoryPages
+	}
+	l.MemoryPages = min(l.MemoryPages, MaxMemoryPages)
+	if l.ConfigBytes <= 0 {
+		l.ConfigBytes = d.ConfigBytes
+	}
+	if l.InitFuel <= 0 {
+		l.InitFuel = d.InitFuel
+	}
+	if l.Module.MemoryPages == 0 {
+		l.Module.MemoryPages = l.MemoryPages
+	}
+	return l
+}
+
+// decideFuel is the fuel of one pol_decide with the given number of changed records.
+func (l Limits) decideFuel(changed int) int64 {
+	if l.Fuel > 0 {
+		return l.Fuel
+	}
+	return abi.LimitFuelBase + abi.LimitFuelPerChanged*int64(changed)
+}
