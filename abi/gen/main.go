@@ -69,5 +69,21 @@ func generate(root string) ([]output, error) {
 		path := fmt.Sprintf("testdata/%s.v%d.%d.txt", r.Name, s.ABI.Major, s.ABI.Minor)
 		files = append(files, output{path, goldenText(r)})
 	}
-	return files, nil
+	spec, err := spliced(filepath.Join(root, "SPEC.md"), s.specTable)
+	if err != nil {
+		return nil, err
+	}
+	return append(files, output{"SPEC.md", spec}), nil
+}
+
+func spliced(path string, make func(what string) (string, error)) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	text, err = splice(text, make)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return text, nil
 }
