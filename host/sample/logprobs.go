@@ -14,8 +14,8 @@ type Logprob struct {
 	Logprob float64
 }
 
-// Logprobs returns the log-probability of the chosen token under logits [vocabulary] as the model gave
-// them, and the top most likely tokens, most likely first.
+// Logprobs returns the log-probability of the chosen token under logits [vocabulary] as the model
+// gave them, and the top most likely tokens, most likely first.
 func Logprobs(logits []float32, chosen int32, top int) (Logprob, []Logprob, error) {
 	if top < 0 || top > MaxTopLogprobs {
 		return Logprob{}, nil, fmt.Errorf("top_logprobs is %d; it must be from 0 to %d",
@@ -30,7 +30,7 @@ func Logprobs(logits []float32, chosen int32, top int) (Logprob, []Logprob, erro
 	}
 	sum := 0.0
 	for _, l := range logits {
-		sum += math.Exp(float64(l) - float64(best.logit))
+		sum += exp(float64(l) - float64(best.logit))
 	}
 	whole := float64(best.logit) + math.Log(sum)
 	of := func(id int32) Logprob { return Logprob{ID: id, Logprob: float64(logits[id]) - whole} }

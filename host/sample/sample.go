@@ -81,7 +81,7 @@ func most(logits []float32) (candidate, error) {
 
 // weight is the probability of a logit over that of the most likely one.
 func (s *Sampler) weight(logit, top float32) float64 {
-	return math.Exp((float64(logit) - float64(top)) / s.params.Temperature)
+	return exp((float64(logit) - float64(top)) / s.params.Temperature)
 }
 
 // negligible is a weight's logarithm below which even a whole vocabulary of such tokens weighs less
@@ -127,6 +127,9 @@ func (s *Sampler) keepTopK(logits []float32, k int, top float32) float64 {
 
 // topK appends the k most likely tokens that may be chosen to an empty heap, in no order.
 func topK(heap []candidate, logits []float32, k int) []candidate {
+	if k <= 0 {
+		return heap
+	}
 	least := func(a, b candidate) bool { return b.before(a) }
 	for i, l := range logits {
 		c := candidate{id: int32(i), logit: l}
