@@ -1,0 +1,147 @@
+// Package placement decides which prefill and which decode instance a request gets, from what each
+// last reported. It is pure: no clock, no network, no chance.
+//
+// What always holds:
+//
+//  1. The least loaded instance that is up and not excluded is taken; the first in the file of
+//     equals.
+//  2. An instance's in-flight count is the number of tickets that hold it and have not let go of it.
+//  3. An instance is down after DownAfter failed checks in a row, and up after one that succeeds.
+package placement
+
+import (
+	"errors"
+	"fmt"
+)
+
+// DownAfter is how many health checks in a row must fail before an instance is taken out.
+const DownAfter = 3
+
+// Errors of Place.
+var (
+	// ErrNoDecode says that no decode instance is up.
+	ErrNoDecode = errors.New("no decode instance is up")
+	// ErrTried says that the request has failed on every decode instance that is up.
+	ErrTried = errors.New("the request has failed on every decode instance that is up")
+)
+
+// Role is what an instance is placed for.
+type Role uint8
+
+// The roles. One process may stand in both lists.
+const (
+	Prefill Role = iota
+	Decode
+	roles
+)
+
+func (r Role) String() string { return [...]string{"prefill", "decode"}[r] }
+
+// Report is what an instance said at its last health check.
+type Report struct {
+	// Waiting and Running count its sequences, whoever sent them.
+	Waiting, Running int
+}
+
+// Instance is one line of a snapshot.
+type Instance struct {
+	Name     string
+	Role     Role
+	Up       bool
+	InFlight int
+	Load     int
+}
+
+// Pool holds what is known of all instances. It serves one caller at a time.
+type Pool struct {
+	lists [roles][]*instance
+}
+
+type instance struct {
+	name     string
+	failures int
+	inFlight int
+	// foreign is the load of the last report that did not come from this pool's own tickets: counting
+	// those twice would prefer whoever was not asked lately.
+	foreign int
+}
+
+func (i *instance) up() bool  { return i.failures < DownAfter }
+func (i *instance) load() int { return i.inFlight + i.foreign }
+
+// New makes a pool of the named instances, in the file's order. All are up until checks fail.
+func New(prefill, decode []string) (*Pool, error) {
+	p := &Pool{}
+	if err := p.Replace(prefill, decode); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Replace takes another list of instances. Those that stay keep what is known of them, those that
+// go are no longer placed; tickets that hold one may still be released. On an error nothing changes.
+func (p *Pool) Replace(prefill, decode []string) error {
+	var next [roles][]*instance
+	for role, names := range [roles][]string{prefill, decode} {
+		for _, name := range names {
+			if find(next[role], name) != nil {
+				return fmt.Errorf("two %s instances are named %q", Role(role), name)
+			}
+			i := find(p.lists[role], name)
+			if i == nil {
+				i = &instance{name: name}
+			}
+			next[role] = append(next[role], i)
+		}
+	}
+	p.lists = next
+	return nil
+}
+
+func find(list []*instance, name string) *instance {
+	for _, i := range list {
+		if i.name == name {
+			return i
+		}
+	}
+	return nil
+}
+
+// Healthy takes the answer of a health check that succeeded. It reports whether the instance was
+// down until now. An unknown name is ignored: the list may have changed since the check began.
+func (p *Pool) Healthy(role Role, name string, r Report) (cameUp bool) {
+	i := find(p.lists[role], name)
+	if i == nil {
+		return false
+	}
+	cameUp = !i.up()
+	i.failures = 0
+	i.foreign = max(0, max(0, r.Waiting)+max(0, r.Running)-i.inFlight)
+	return cameUp
+}
+
+// Failed counts a health check that failed. It reports whether the instance just went down.
+func (p *Pool) Failed(role Role, name string) (wentDown bool) {
+	i := find(p.lists[role], name)
+	if i == nil || !i.up() {
+		return false
+	}
+	i.failures++
+	return !i.up()
+}
+
+// Snapshot lists the instances, prefill first, in the file's order.
+func (p *Pool) Snapshot() []Instance {
+	var all []Instance
+	for role, list := range p.lists {
+		for _, i := range list {
+			all = append(all, Instance{
+				Name: i.name, Role: Role(role), Up: i.up(), InFlight: i.inFlight, Load: i.load(),
+			})
+		}
+	}
+	return all
+}
+
+// Ready reports whether Place could answer: at least one decode instance is up.
+func (p *Pool) Ready() bool { return least(p.lists[Decode], nil) != nil }

@@ -1,0 +1,82 @@
+package placement
+
+import "slices"
+
+// Ticket is one request's hold on the instances it was given: each counts it as in flight until it
+// is released. The zero value holds nothing and excludes nothing.
+type Ticket struct {
+	held     [roles]*instance
+	excluded [roles][]*instance
+}
+
+// Place gives the ticket a decode instance and, when one is left, a prefill instance; without one
+// the decode instance has to prefill itself. It lets go of what the ticket held before. To retry
+// elsewhere, Exclude the instance at fault and call it again.
+//
+// It fails with ErrNoDecode or ErrTried, and then the ticket holds nothing.
+func (p *Pool) Place(t *Ticket) error {
+	if err := p.PlaceDecode(t); err != nil {
+		return err
+	}
+	t.take(Prefill, least(p.lists[Prefill], t.excluded[Prefill]))
+	return nil
+}
+
+// PlaceDecode is Place without a prefill instance: for a prompt that is not worth sending.
+func (p *Pool) PlaceDecode(t *Ticket) error {
+	t.Release(Prefill)
+	t.Release(Decode)
+	decode := least(p.lists[Decode], t.excluded[Decode])
+	if decode == nil {
+		if p.Ready() {
+			return ErrTried
+		}
+		return ErrNoDecode
+	}
+	t.take(Decode, decode)
+	return nil
+}
+
+// least returns the least loaded instance that is up and not excluded, the first of equals, or nil.
+func least(list, excluded []*instance) *instance {
+	var best *instance
+	for _, i := range list {
+		if i.up() && !slices.Contains(excluded, i) && (best == nil || i.load() < best.load()) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (t *Ticket) take(role Role, i *instance) {
+	if i != nil {
+		i.inFlight++
+		t.held[role] = i
+	}
+}
+
+// Instance names the instance that the ticket holds; "" when it holds none of the role.
+func (t *Ticket) Instance(role Role) string {
+	if t.held[role] == nil {
+		return ""
+	}
+	return t.held[role].name
+}
+
+// Release lets go of the instance of a role: the prefill instance when the KV is delivered, the
+// decode instance when the request has ended, however it ended. Releasing twice is harmless.
+func (t *Ticket) Release(role Role) {
+	if i := t.held[role]; i != nil {
+		i.inFlight--
+		t.held[role] = nil
+	}
+}
+
+// Exclude releases the instance of a role because the request failed there: this ticket never gets
+// it again.
+func (t *Ticket) Exclude(role Role) {
+	if i := t.held[role]; i != nil {
+		t.excluded[role] = append(t.excluded[role], i)
+		t.Release(role)
+	}
+}
