@@ -1,0 +1,194 @@
+package config
+
+import "slices"
+
+// sections are the tables in the order of the file. A section with a sample holds tables of the
+// user's own naming, which the example shows as comments.
+var sections = []section{
+	{name: ""},
+	{name: "node"},
+	{name: "listen", doc: `"" = not opened`},
+	{name: "model", doc: "a router takes the tokenizer and the chat template from it"},
+	{name: "model.defaults", doc: "used when the request leaves the field out; " +
+		"auto = generation_config.json, else the number"},
+	{name: "backend"},
+	{name: "kv_cache"},
+	{name: "scheduler"},
+	{name: "policy"},
+	{name: "policy.limits"},
+	{name: "policies", sample: policiesSample},
+	{name: "transfer", doc: "KV from prefill to decode"},
+	{name: "router", doc: `role = "router"`},
+	{name: "router.prefill", list: true, sample: routerSample},
+	{name: "router.decode", list: true},
+	{name: "api"},
+	{name: "telemetry"},
+}
+
+const policiesSample = `# [policies.mine]                      # one table for each module; a hyphen in NAME is fine
+# path   = "policies/mine.wasm"        # file
+# sha256 = ""                          # pin, 64 hex digits; "" = not pinned
+# config = { aging = "2s" }            # given to pol_init as JSON
+`
+
+const routerSample = `# [[router.prefill]]                   # one for each instance; likewise [[router.decode]]
+# name = "p0"
+# url  = "http://127.0.0.1:7602"       # its listen.internal
+`
+
+// keys is the table. Names follow the field where the meaning is the same (max_model_len,
+// max_num_seqs); foreign lists what other servers call the same thing.
+var keys = slices.Concat(modelKeys, servingKeys)
+
+// modelKeys is the first half: who an instance is, its model, device and pages.
+var modelKeys = []row{
+	{
+		table: "node", key: "role", at: func(c *Config) any { return &c.Node.Role },
+		def: `"all"`, enum: []string{"all", "prefill", "decode", "router"},
+		alias: map[string]string{"both": "all", "mixed": "all"},
+		doc:   "all | prefill | decode | router",
+	},
+	{
+		table: "node", key: "name", at: func(c *Config) any { return &c.Node.Name },
+		def: `"auto"`, form: nameForm,
+		doc: "label on metrics and logs; auto = HOST-ROLE",
+	},
+	{
+		table: "node", key: "state_dir", at: func(c *Config) any { return &c.Node.StateDir },
+		def: `"auto"`, path: true,
+		doc: "policy history, demos; auto = $XDG_STATE_HOME/engine",
+	},
+	{
+		table: "node", key: "cache_dir", at: func(c *Config) any { return &c.Node.CacheDir },
+		def: `"auto"`, path: true,
+		doc: "compiled policies, mode 0700; auto = $XDG_CACHE_HOME/engine",
+	},
+	{
+		table: "listen", key: "api", at: func(c *Config) any { return &c.Listen.API },
+		def: `"127.0.0.1:8080"`, form: listenForm, path: true,
+		foreign: []string{"host", "port", "bind", "address"},
+		doc:     `OpenAI API, /live, /ready, /metrics; or "unix:PATH"`,
+	},
+	{
+		table: "listen", key: "admin", at: func(c *Config) any { return &c.Listen.Admin },
+		def: `"auto"`, form: listenForm, path: true,
+		doc: "reload, policies; auto = unix socket NAME.sock in $XDG_RUNTIME_DIR/engine; " +
+			"or a loopback host:port",
+	},
+	{
+		table: "listen", key: "internal", at: func(c *Config) any { return &c.Listen.Internal },
+		def: `"127.0.0.1:7601"`, form: hostPortForm,
+		doc: "micro-serving HTTP and KV frames on one port; /live, /ready, /metrics",
+	},
+	{
+		table: "model", key: "path", at: func(c *Config) any { return &c.Model.Path },
+		def: `""`, path: true,
+		doc: `Hugging Face folder; "" = the embedded model`,
+	},
+	{
+		table: "model", key: "served_names", at: func(c *Config) any { return &c.Model.ServedNames },
+		def: `[]`, foreign: []string{"served_model_name", "alias"},
+		doc: `names clients may send as "model", the first is canonical; [] = the folder's name`,
+	},
+	{
+		table: "model", key: "max_model_len", at: func(c *Config) any { return &c.Model.MaxModelLen },
+		def: `"auto"`, least: "2", most: "16777216",
+		foreign: []string{"ctx_size", "n_ctx", "num_ctx", "context_length", "max_seq_len"},
+		doc:     "tokens, prompt + output, of one request; auto = the model's own limit",
+	},
+	{
+		table: "model", key: "dtype", at: func(c *Config) any { return &c.Model.DType },
+		def: `"auto"`, enum: []string{"auto", "f32", "f16", "bf16"}, alias: dtypeAlias,
+		doc: "weights in memory: auto = as stored | f32 | f16 | bf16",
+	},
+	{
+		table: "model", key: "chat_template",
+		at:  func(c *Config) any { return &c.Model.ChatTemplate },
+		def: `"auto"`, path: true,
+		doc: "auto = the model's own; or the path of a .jinja file",
+	},
+	{
+		table: "model.defaults", key: "temperature",
+		at:  func(c *Config) any { return &c.Model.Defaults.Temperature },
+		def: `"auto"`, least: "0.0", most: "2.0", doc: "1.0",
+	},
+	{
+		table: "model.defaults", key: "top_p",
+		at:  func(c *Config) any { return &c.Model.Defaults.TopP },
+		def: `"auto"`, least: "0.0", most: "1.0", doc: "1.0",
+	},
+	{
+		table: "model.defaults", key: "top_k",
+		at:  func(c *Config) any { return &c.Model.Defaults.TopK },
+		def: `"auto"`, least: "0", most: "1000000", doc: "0 = off",
+	},
+	{
+		table: "model.defaults", key: "min_p",
+		at:  func(c *Config) any { return &c.Model.Defaults.MinP },
+		def: `"auto"`, least: "0.0", most: "1.0", doc: "0.0 = off",
+	},
+	{
+		table: "model.defaults", key: "max_tokens",
+		at:  func(c *Config) any { return &c.Model.Defaults.MaxTokens },
+		def: `"auto"`, least: "1", most: "16777216", doc: "tokens; what is left of max_model_len",
+	},
+	{
+		table: "model.defaults", key: "seed",
+		at:  func(c *Config) any { return &c.Model.Defaults.Seed },
+		def: `"auto"`, doc: "random for each request, written to its log line",
+	},
+	{
+		table: "backend", key: "kind", at: func(c *Config) any { return &c.Backend.Kind },
+		def: `"cpu"`, enum: []string{"cpu"}, doc: "cpu",
+	},
+	{
+		table: "backend", key: "threads", at: func(c *Config) any { return &c.Backend.Threads },
+		def: `"auto"`, least: "1", most: "1024",
+		foreign: []string{"n_threads", "num_threads"},
+		doc: "worker threads; auto = the cores this process may use (cgroup quota and " +
+			"affinity)",
+	},
+	{
+		table: "kv_cache", key: "memory", at: func(c *Config) any { return &c.KVCache.Memory },
+		def: `"auto"`, least: `"64KiB"`, most: `"64TiB"`,
+		doc: "size of the page pool, shared by all requests; auto = max_num_seqs × " +
+			"max_model_len, at most:",
+	},
+	{
+		table: "kv_cache", key: "memory_fraction",
+		at:  func(c *Config) any { return &c.KVCache.MemoryFraction },
+		def: `0.5`, least: "0.05", most: "0.95",
+		foreign: []string{"gpu_memory_utilization", "mem_fraction_static"},
+		doc: `share of the memory free after loading, when memory = "auto"; ` +
+			`0.05 to 0.95`,
+	},
+	{
+		table: "kv_cache", key: "page_size", at: func(c *Config) any { return &c.KVCache.PageSize },
+		def: `16`, least: "1", most: "256", powerOfTwo: true, foreign: []string{"block_size"},
+		doc: "tokens in a page, a power of two up to 256; equal on prefill and decode " +
+			"→ page_tokens",
+		help: "prefill and decode instances must have the same page_size",
+	},
+	{
+		table: "kv_cache", key: "dtype", at: func(c *Config) any { return &c.KVCache.DType },
+		def: `"f32"`, enum: []string{"f32"}, alias: dtypeAlias, doc: "f32",
+	},
+	{
+		table: "kv_cache", key: "prefix_cache",
+		at:  func(c *Config) any { return &c.KVCache.PrefixCache },
+		def: `true`, foreign: []string{"enable_prefix_caching"},
+		doc: "match prompts against pages already computed",
+	},
+	{
+		table: "kv_cache", key: "prefix_memory",
+		at:  func(c *Config) any { return &c.KVCache.PrefixMemory },
+		def: `"auto"`, least: `"0B"`, most: `"64TiB"`,
+		doc: "size that unreferenced cached pages may hold (LRU); auto = whatever is free",
+	},
+}
+
+// dtypeAlias are other spellings of the number formats.
+var dtypeAlias = map[string]string{
+	"float32": "f32", "fp32": "f32", "float": "f32", "float16": "f16", "fp16": "f16",
+	"half": "f16", "bfloat16": "bf16",
+}

@@ -1,0 +1,148 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Builtins are the policies that the binary ships, as policy.active names them.
+func Builtins() []string { return []string{"builtin:fcfs", "builtin:sjf-aging"} }
+
+// policies checks the [policies.NAME] tables.
+func (c *checker) policies(value any, n *node) {
+	if value == nil {
+		return
+	}
+	modules, ok := value.(map[string]any)
+	if !ok {
+		c.report(n.value, "E011", "policies holds a table for each module",
+			"write [policies.NAME], its keys below")
+		return
+	}
+	for _, name := range inOrder(n, modules) {
+		kid := n.child(name)
+		values, ok := modules[name].(map[string]any)
+		if !ok {
+			c.report(kid.key, "E011", fmt.Sprintf("policies.%s is a table", name),
+				fmt.Sprintf("write [policies.%s], its keys below", name))
+			continue
+		}
+		if label := checkName(name); label != "" {
+			c.report(kid.name, codeForm, fmt.Sprintf("policies: %q is not a name", name), label)
+			continue
+		}
+		c.config.Policies = append(c.config.Policies, c.module(name, values, kid))
+	}
+}
+
+// module checks one [policies.NAME].
+func (c *checker) module(name string, values map[string]any, n *node) PolicyModule {
+	m := PolicyModule{Name: name}
+	full := "policies." + name
+	for _, key := range inOrder(n, values) {
+		kid := n.child(key)
+		c.file.set++
+		switch key {
+		case "path":
+			c.text(kid, full+".path", values[key], &m.Path, moduleForm)
+			m.Path = c.join(m.Path)
+		case "sha256":
+			c.text(kid, full+".sha256", values[key], &m.SHA256, digestForm)
+			m.SHA256 = strings.ToLower(m.SHA256)
+		case "config":
+			m.Config = c.moduleConfig(full, values[key], kid)
+		default:
+			c.report(kid.key, "E101", fmt.Sprintf("unknown key %q in [%s]", key, full),
+				orElse(didYouMean(closest(key, []string{"path", "sha256", "config"})),
+					"it has path, sha256 and config"))
+		}
+	}
+	if _, given := values["path"]; !given {
+		c.report(n.value, "E102", fmt.Sprintf("[%s] has no path", full), `add path = "FILE.wasm"`)
+	}
+	return m
+}
+
+// moduleForm is the path of a module.
+var moduleForm = &form{"the path of a module", func(s string) string {
+	if s == "" {
+		return `write the path of a .wasm file`
+	}
+	return ""
+}}
+
+// moduleConfig is the table as JSON, names sorted, so that equal tables give equal bytes.
+func (c *checker) moduleConfig(name string, value any, n *node) []byte {
+	values, ok := value.(map[string]any)
+	if !ok {
+		c.report(n.value, codeType, name+".config must be a table", `write { key = "value" }`)
+		return nil
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		c.report(n.value, codeForm, fmt.Sprintf("%s.config cannot be written as JSON", name),
+			"JSON has no inf and no nan")
+		return nil
+	}
+	return text
+}
+
+// formatJSON writes JSON as a TOML value on one line.
+func formatJSON(text []byte) string {
+	var v any
+	if err := json.Unmarshal(text, &v); err != nil {
+		panic(fmt.Sprintf("config: a module's config is not JSON: %v", err))
+	}
+	return formatAny(v)
+}
+
+func formatAny(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		var parts []string
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, formatKey(key)+" = "+formatAny(v[key]))
+		}
+		return strings.TrimRight("{ "+strings.Join(parts, ", "), " ") + " }"
+	case []any:
+		var parts []string
+		for _, item := range v {
+			parts = append(parts, formatAny(item))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case string:
+		return quote(v)
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return fmt.Sprintf("%.0f", v)
+		}
+		return formatFraction(v)
+	}
+	return fmt.Sprint(v)
+}
+
+// resolve joins a relative path of a key to the file's folder.
+func (c *checker) resolve(r *row) {
+	switch field := r.at(c.config).(type) {
+	case *string:
+		*field = c.join(*field)
+	case *Auto[string]:
+		field.Value = c.join(field.Value)
+	}
+}
+
+// join joins a relative path to the file's folder. An address is a path only after "unix:".
+func (c *checker) join(path string) string {
+	if socket, ok := strings.CutPrefix(path, "unix:"); ok {
+		return "unix:" + c.join(socket)
+	}
+	if path == "" || filepath.IsAbs(path) || strings.Contains(path, "://") {
+		return path
+	}
+	return filepath.Join(c.file.folder, path)
+}
