@@ -42,13 +42,9 @@ func comment(b *bytes.Buffer, indent, text string) {
 func goCodec(s *schema) ([]byte, error) {
 	b := bytes.NewBufferString(goHead)
 	b.WriteString("package abi\n\nimport \"encoding/binary\"\n\n")
-	magic := uint32(0)
-	for i, c := range []byte(s.ABI.Magic) {
-		magic |= uint32(c) << (8 * i)
-	}
 	b.WriteString("// Version of the ABI, and the mark at the start of a header and a descriptor.\n")
 	fmt.Fprintf(b, "const (\nMajor = %d\nMinor = %d\n", s.ABI.Major, s.ABI.Minor)
-	fmt.Fprintf(b, "Magic = %#x // %q, little-endian.\n)\n\n", magic, s.ABI.Magic)
+	fmt.Fprintf(b, "Magic = %#x // %q, little-endian.\n)\n\n", s.magic(), s.ABI.Magic)
 	b.WriteString("// Sizes of the records, bytes.\nconst (\n")
 	for _, r := range s.Records {
 		fmt.Fprintf(b, "%sSize = %d\n", goName(r.Name), r.Size)

@@ -73,7 +73,12 @@ func generate(root string) ([]output, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(files, output{"SPEC.md", spec}), nil
+	header, err := spliced(filepath.Join(root, "guest/c/pol.h"), s.cView)
+	if err != nil {
+		return nil, err
+	}
+	return append(files, output{"SPEC.md", spec}, output{"guest/c/pol.h", header},
+		output{"guest/rust/src/abi.rs", rustView(s)}), nil
 }
 
 func spliced(path string, make func(what string) (string, error)) ([]byte, error) {

@@ -79,6 +79,15 @@ func (v value) number() int64 {
 	return v.Value
 }
 
+// magic is the mark's bytes as a little-endian number.
+func (s *schema) magic() uint32 {
+	magic := uint32(0)
+	for i, c := range []byte(s.ABI.Magic) {
+		magic |= uint32(c) << (8 * i)
+	}
+	return magic
+}
+
 // load reads abi.toml and refuses what would make an ambiguous or padded layout.
 func load(path string) (*schema, error) {
 	text, err := os.ReadFile(path)
