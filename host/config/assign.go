@@ -269,12 +269,11 @@ func measure(bound string) (float64, bool) {
 
 // notNumber explains what stands where a number must.
 func (r *row) notNumber(value any) *wrong {
-	sample := r.def
-	if _, err := strconv.ParseFloat(strings.ReplaceAll(sample, "_", ""), 64); err != nil {
-		sample = orElse(r.least, "1")
-	}
 	message := r.name() + " must be a number"
-	label := "write a number, such as " + sample
+	label := "write a number, such as " + r.def
+	if r.def == `"auto"` {
+		label = "write a number without quotes"
+	}
 	switch v := value.(type) {
 	case string:
 		if _, err := strconv.ParseFloat(v, 64); err == nil {

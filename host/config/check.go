@@ -104,11 +104,12 @@ func (c *checker) unknown(table, key string, value any, n *node) {
 	_, isMap := value.(map[string]any)
 	_, isList := value.([]map[string]any)
 	if (isMap || isList) && !n.set {
-		label := "no such table"
-		if guess := closest(full, tableNames()); guess != "" {
-			label = fmt.Sprintf("did you mean %q?", guess)
+		label, help := didYouMean(closest(full, tableNames())), []string(nil)
+		if label == "" {
+			label = "no such table"
+			help = []string{"the tables are: " + strings.Join(tableNames(), ", ")}
 		}
-		c.report(n.name, "E100", fmt.Sprintf("unknown table [%s]", full), label)
+		c.report(n.name, "E100", fmt.Sprintf("unknown table [%s]", full), label, help...)
 		return
 	}
 	where := "in [" + table + "]"

@@ -126,23 +126,33 @@ func formatAny(v any) string {
 	return fmt.Sprint(v)
 }
 
-// resolve joins a relative path of a key to the file's folder.
+// resolve joins a relative path of a key to the file's folder. Of an address to listen on, only a
+// socket is a path.
 func (c *checker) resolve(r *row) {
+	join := c.join
+	if r.form == listenForm {
+		join = c.joinSocket
+	}
 	switch field := r.at(c.config).(type) {
 	case *string:
-		*field = c.join(*field)
+		*field = join(*field)
 	case *Auto[string]:
-		field.Value = c.join(field.Value)
+		field.Value = join(field.Value)
 	}
 }
 
-// join joins a relative path to the file's folder. An address is a path only after "unix:".
+// join joins a relative path to the file's folder.
 func (c *checker) join(path string) string {
-	if socket, ok := strings.CutPrefix(path, "unix:"); ok {
-		return "unix:" + c.join(socket)
-	}
-	if path == "" || filepath.IsAbs(path) || strings.Contains(path, "://") {
+	if path == "" || filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(c.file.folder, path)
+}
+
+// joinSocket joins what follows "unix:".
+func (c *checker) joinSocket(address string) string {
+	if socket, ok := strings.CutPrefix(address, "unix:"); ok {
+		return "unix:" + c.join(socket)
+	}
+	return address
 }

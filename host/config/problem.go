@@ -70,24 +70,24 @@ func (p Problem) String() string {
 		if p.Line > 0 {
 			fmt.Fprintf(&b, "%s:%d:%d  ", p.File, p.Line, p.Column)
 		}
-		b.WriteString(p.Message)
+		b.WriteString(brief(p.Message))
 		for _, help := range p.Help {
 			b.WriteString(" · " + help)
 		}
 		b.WriteByte('\n')
 		return b.String()
 	}
-	fmt.Fprintf(&b, "error[%s]: %s\n", p.Code, p.Message)
+	fmt.Fprintf(&b, "error[%s]: %s\n", p.Code, brief(p.Message))
 	gutter := ""
 	if p.Line > 0 {
 		number := fmt.Sprint(p.Line)
 		gutter = strings.Repeat(" ", len(number))
-		source, column := crop(p.Source, p.Column, p.Span)
+		source, column := crop(p.Source, p.Column)
 		fmt.Fprintf(&b, "%s--> %s:%d:%d\n", gutter, p.File, p.Line, p.Column)
 		fmt.Fprintf(&b, "%s |\n", gutter)
 		fmt.Fprintf(&b, "%s | %s\n", number, printable(source))
-		carets := indent(source, column) + strings.Repeat("^", max(1, p.Span))
-		fmt.Fprintf(&b, "%s | %s\n", gutter, strings.TrimRight(carets+" "+p.Label, " "))
+		carets := indent(source, column) + strings.Repeat("^", min(max(1, p.Span), shownColumns))
+		fmt.Fprintf(&b, "%s | %s\n", gutter, strings.TrimRight(carets+" "+brief(p.Label), " "))
 	}
 	for _, help := range p.Help {
 		fmt.Fprintf(&b, "%s = help: %s\n", gutter, help)
@@ -95,14 +95,22 @@ func (p Problem) String() string {
 	return b.String()
 }
 
+// brief bounds a text that may quote the file.
+func brief(s string) string {
+	if runes := []rune(s); len(runes) > 3*shownColumns {
+		return string(runes[:3*shownColumns]) + "…"
+	}
+	return s
+}
+
 // crop cuts a long line around its marked part and returns the part's new column.
-func crop(source string, column, span int) (string, int) {
+func crop(source string, column int) (string, int) {
 	runes := []rune(source)
 	if len(runes) <= shownColumns {
 		return source, column
 	}
 	start := max(0, column-1-shownColumns/4)
-	end := min(len(runes), start+max(shownColumns, min(span, shownColumns)))
+	end := min(len(runes), start+shownColumns)
 	cut := string(runes[start:end])
 	if start > 0 {
 		cut = "…" + cut

@@ -21,16 +21,15 @@ func Example(role Role) string {
 	}
 	b.WriteString(exampleHead)
 	for _, s := range sections {
-		if s.name == "" {
+		rows := rowsOf(s.name)
+		if s.sample != "" {
+			b.WriteString("\n" + s.sample)
+		}
+		if len(rows) == 0 {
 			continue
 		}
 		b.WriteByte('\n')
-		if s.sample != "" {
-			b.WriteString(s.sample)
-			continue
-		}
 		writeLine(&b, "["+s.name+"]", s.doc)
-		rows := rowsOf(s.name)
 		for _, r := range rows {
 			writeLine(&b, pad(r.key, keyWidth(rows))+" = "+r.def, r.doc)
 		}

@@ -164,10 +164,7 @@ func (s *scanner) value(n *node, path string, depth int) {
 	switch {
 	case s.at >= len(s.text):
 	case depth >= maxNesting:
-		if s.deep == nil {
-			s.deep = &place{start, start + 1}
-		}
-		s.at = len(s.text)
+		s.tooDeep(place{start, start + 1})
 	case s.text[s.at] == '"' || s.text[s.at] == '\'':
 		s.quoted()
 	case s.text[s.at] == '[':
@@ -178,6 +175,14 @@ func (s *scanner) value(n *node, path string, depth int) {
 		s.bare()
 	}
 	n.value = place{start, s.at}
+}
+
+// tooDeep ends the scan: the file is refused.
+func (s *scanner) tooDeep(p place) {
+	if s.deep == nil {
+		s.deep = &p
+	}
+	s.at = len(s.text)
 }
 
 // array reads [ … ], over several lines.
@@ -226,8 +231,9 @@ func (s *scanner) dotted(stop string) (parts []string, places []place) {
 			return parts, places
 		}
 		parts, places = append(parts, part), append(places, place{start, s.at})
-		if len(parts) > maxNesting && s.deep == nil {
-			s.deep = &place{start, s.at}
+		if len(parts) > maxNesting {
+			s.tooDeep(place{start, s.at})
+			return nil, nil
 		}
 		s.skipSpace()
 		if s.at >= len(s.text) || s.text[s.at] != '.' {

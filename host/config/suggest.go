@@ -9,6 +9,7 @@ import (
 // suggestKey says what an unknown key of a table most likely means: the same key of another table,
 // a spelling close to one of this table, or a name from another server.
 func suggestKey(table, key string) (label string, help []string) {
+	key = strings.ReplaceAll(strings.ToLower(key), "-", "_") // As flags and YAML spell names.
 	var names []string
 	for _, r := range rowsOf(table) {
 		names = append(names, r.key)
@@ -22,7 +23,7 @@ func suggestKey(table, key string) (label string, help []string) {
 	}
 	for i := range keys {
 		r := &keys[i]
-		if !slices.Contains(r.foreign, strings.ToLower(strings.ReplaceAll(key, "-", "_"))) {
+		if !slices.Contains(r.foreign, key) {
 			continue
 		}
 		if r.table == table {

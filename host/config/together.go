@@ -244,6 +244,6 @@ func (c *checker) prefillPeers() {
 			return
 		}
 	}
-	c.note("transfer.peers", "transfer.peers holds loopback only: this prefill instance listens "+
+	c.note("listen.internal", "transfer.peers holds loopback only: this prefill instance listens "+
 		"on "+internal+" but can send to no other machine")
 }
