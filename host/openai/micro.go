@@ -1,0 +1,161 @@
+package openai
+
+// Paths of the micro-serving calls. Each is a POST whose body is a completion request and a window
+// of the prompt; user ties the calls of one request together.
+const (
+	PathPrepareReceive = "/microserving/prep_recv"
+	PathRemoteSend     = "/microserving/remote_send"
+	PathStartGenerate  = "/microserving/start_generate"
+)
+
+// PrepareReceive asks a decode instance to reserve pages for the prompt up to End, which counts
+// from the prompt's end when negative.
+type PrepareReceive struct {
+	Completion
+	End int
+}
+
+// RemoteSend asks a prefill instance to compute the prompt up to End and to send [Begin, End) to
+// the receiver that KVAddrInfo describes. RecvRank is accepted and means nothing here.
+type RemoteSend struct {
+	Completion
+	Begin, End int
+	KVAddrInfo string
+	RecvRank   int
+}
+
+// StartGenerate asks a decode instance to compute the prompt from Begin on and to generate.
+type StartGenerate struct {
+	Completion
+	Begin int
+}
+
+// PrepareReceiveResponse answers a PrepareReceive. KVAppendMetadata is opaque.
+type PrepareReceiveResponse struct {
+	KVAppendMetadata    string `json:"kv_append_metadata"`
+	PrefixMatchedLength int    `json:"prefix_matched_length"`
+}
+
+// RemoteSendResponse answers a RemoteSend, after the receiver has it all. Status is "ok".
+type RemoteSendResponse struct {
+	Status     string `json:"status"`
+	SentTokens int    `json:"sent_tokens"`
+}
+
+// DecodePrepareReceive reads the body of a prep_recv call.
+func DecodePrepareReceive(body []byte, l Limits) (*PrepareReceive, *Error) {
+	p, hasEnd := &PrepareReceive{}, false
+	err := p.read(body, l, func(m member) (bool, *Error) {
+		if m.name != "end" {
+			return false, nil
+		}
+		hasEnd = true
+		return true, m.offset(&p.End)
+	})
+	if err == nil {
+		err = p.window(hasEnd, "end", true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// DecodeRemoteSend reads the body of a remote_send call. A missing begin is 0.
+func DecodeRemoteSend(body []byte, l Limits) (*RemoteSend, *Error) {
+	r, hasEnd := &RemoteSend{}, false
+	err := r.read(body, l, func(m member) (bool, *Error) {
+		switch m.name {
+		case "begin":
+			return true, m.offset(&r.Begin)
+		case "end":
+			hasEnd = true
+			return true, m.offset(&r.End)
+		case "kv_addr_info":
+			return true, m.text(&r.KVAddrInfo, MaxMetadata)
+		case "recv_rank":
+			return true, m.offset(&r.RecvRank)
+		case "n": // Nothing is generated.
+			_, err := m.integer(1, 1<<31)
+			return true, err
+		}
+		return false, nil
+	})
+	switch {
+	case err != nil:
+	case r.KVAddrInfo == "":
+		err = missing("kv_addr_info")
+	default:
+		err = r.window(hasEnd, "end", true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// DecodeStartGenerate reads the body of a start_generate call. A missing begin is 0: a request that
+// nothing was prepared for.
+func DecodeStartGenerate(body []byte, l Limits) (*StartGenerate, *Error) {
+	s := &StartGenerate{}
+	err := s.read(body, l, func(m member) (bool, *Error) {
+		if m.name != "begin" {
+			return false, nil
+		}
+		return true, m.offset(&s.Begin)
+	})
+	if err == nil {
+		err = s.window(true, "begin", s.Begin != 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// window checks what the three calls share: one prompt, the field they cannot do without, and user.
+func (c *Completion) window(has bool, field string, needsUser bool) *Error {
+	switch {
+	case len(c.Prompts) != 1:
+		return Errorf(CodeInvalidValue, "prompt",
+			"prompt holds %d prompts; a micro-serving call has one", len(c.Prompts))
+	case !has:
+		return missing(field)
+	case needsUser && c.User == "":
+		return missing("user")
+	}
+	return nil
+}
+
+// Call is the body of any micro-serving call, for those who make one. Nil pointers are left out.
+type Call struct {
+	Model          string         `json:"model,omitempty"`
+	Prompt         []int32        `json:"prompt"`
+	User           string         `json:"user,omitempty"`
+	Temperature    *float64       `json:"temperature,omitempty"`
+	TopP           *float64       `json:"top_p,omitempty"`
+	MinP           *float64       `json:"min_p,omitempty"`
+	TopK           *int           `json:"top_k,omitempty"`
+	Seed           *int64         `json:"seed,omitempty"`
+	MaxTokens      *int           `json:"max_tokens,omitempty"`
+	Stop           []string       `json:"stop,omitempty"`
+	Stream         bool           `json:"stream"`
+	StreamOptions  *StreamOptions `json:"stream_options,omitempty"`
+	ReturnTokenIDs bool           `json:"return_token_ids,omitempty"`
+	DebugConfig    DebugConfig    `json:"debug_config"`
+	Begin          *int           `json:"begin,omitempty"`
+	End            *int           `json:"end,omitempty"`
+	KVAddrInfo     string         `json:"kv_addr_info,omitempty"`
+	RecvRank       *int           `json:"recv_rank,omitempty"`
+}
+
+// StreamOptions is the field of that name.
+type StreamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
+}
+
+// DebugConfig is the field of that name.
+type DebugConfig struct {
+	IgnoreEOS          bool `json:"ignore_eos,omitempty"`
+	PinnedSystemPrompt bool `json:"pinned_system_prompt,omitempty"`
+}
