@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"time"
 )
 
@@ -73,3 +74,8 @@ func (c *ChatTemplate) Render(messages json.RawMessage, o RenderOptions) (string
 
 // MessagesJSON is messages in the form that Render takes.
 func MessagesJSON(messages []Message) json.RawMessage { return nil }
+
+// chatSource is a template as the model folder has it.
+type chatSource struct{ name, text string }
+
+func (t *Tokenizer) readChat(fsys fs.FS, raw json.RawMessage) error { return nil }
