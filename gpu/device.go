@@ -75,7 +75,7 @@ type Memory interface {
 type Kernels interface {
 	// Embed writes row tokens[i] of table, times scale, to row i of dst: [len(tokens)][table.Cols].
 	Embed(dst Buffer, table Matrix, tokens []int32, scale float32) error
-	// Norm is the root-mean-square norm of each row.
+	// Norm is the root-mean-square norm of each row, or of groups within each row.
 	Norm(NormArgs) error
 	// MatMul is dst = x · wᵀ, with optional bias and accumulation.
 	MatMul(MatMulArgs) error
@@ -106,6 +106,7 @@ type NormArgs struct {
 	Offset         int // first element of a row's vectors
 	Eps            float32
 	WeightOffset   float32 // 1 in the Gemma families
+	Accumulate     bool    // Dst += y: the residual sum of families that norm a layer's output
 }
 
 // MatMulArgs: Dst[r][o] = Σ_k X[r][k]·W[o][k], k ascending in one fused-multiply-add chain that
@@ -119,8 +120,9 @@ type MatMulArgs struct {
 }
 
 // RopeArgs: row r of QKV is [Heads*HeadDim | KVHeads*HeadDim | KVHeads*HeadDim] of queries, keys,
-// values. Queries and keys are rotated in place by Positions[r] (pairs (i, i+HeadDim/2), the half-split
-// form of the Hugging Face checkpoints); keys and values then go to slot Slots[r] of Layer.
+// values. Queries and keys are rotated in place by Positions[r]: pairs (i, i+len(Freqs)) of a head, the
+// half-split form of the Hugging Face checkpoints; what lies beyond the rotated dimensions stays. Keys
+// and values then go to slot Slots[r] of Layer.
 // A slot is page*PageSize + offset.
 type RopeArgs struct {
 	QKV            Buffer

@@ -4,9 +4,9 @@
 package cpu
 
 import (
-	"errors"
-
-	"github.com/kvrelay/engine/gpu"
+	"fmt"
+	"runtime"
+	"unsafe"
 )
 
 // ISA selects the instructions of the inner loops.
@@ -19,11 +19,114 @@ const (
 	Go   ISA = "go"   // plain Go; everywhere
 )
 
+// maxThreads bounds the worker pool.
+const maxThreads = 1024
+
 // Options configure Open.
 type Options struct {
-	Threads int // 0 means one a processor (GOMAXPROCS)
+	Threads int // 0 means GOMAXPROCS
 	ISA     ISA
 }
 
+// Device is the fast path. It owns its worker threads. One goroutine at a time calls its kernels.
+type Device struct {
+	activations
+	micro   *micro
+	pool    *pool
+	scratch []*scratch // one a worker
+	angles  angleCache
+	zeros   [widePanels * panelRows]float32 // where chains without a bias start
+
+	// The job of each kernel, kept here so that a call allocates nothing.
+	packing   packJob
+	embed     embedJob
+	norm      normJob
+	matmul    matmulJob
+	rope      ropeJob
+	attention attentionJob
+	glu       gluJob
+}
+
 // Open starts the device's worker threads. An ISA that this processor lacks is an error.
-func Open(o Options) (gpu.Device, error) { return nil, errors.ErrUnsupported }
+func Open(o Options) (*Device, error) {
+	m, err := choose(o.ISA)
+	if err != nil {
+		return nil, err
+	}
+	if o.Threads == 0 {
+		o.Threads = min(runtime.GOMAXPROCS(0), maxThreads)
+	}
+	if o.Threads < 0 || o.Threads > maxThreads {
+		return nil, fmt.Errorf("cpu device: %d threads; 1 to %d are possible", o.Threads, maxThreads)
+	}
+	d := &Device{micro: m, pool: newPool(o.Threads)}
+	for range o.Threads {
+		d.scratch = append(d.scratch, &scratch{})
+	}
+	return d, nil
+}
+
+func choose(isa ISA) (*micro, error) {
+	switch isa {
+	case Go:
+		return goMicro(), nil
+	case Auto, AVX2:
+		if m := fastMicro(); m != nil {
+			return m, nil
+		}
+		if isa == Auto {
+			return goMicro(), nil
+		}
+		return nil, fmt.Errorf("cpu device: this processor lacks avx2, fma or f16c")
+	}
+	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q and %q", isa, AVX2, Go)
+}
+
+// Name implements gpu.Device.
+func (d *Device) Name() string {
+	return fmt.Sprintf("cpu %s, %d threads", d.micro.name, d.pool.threads())
+}
+
+// Numerics implements gpu.Device.
+func (d *Device) Numerics() string { return numericsFMA }
+
+// Close ends the worker threads. Memory goes back when nothing refers to it any more.
+func (d *Device) Close() error {
+	d.pool.close()
+	return nil
+}
+
+// scratch is what one worker needs for itself.
+type scratch struct {
+	call      tile                          // the arguments of the kernel being called
+	init, out [tileRows * panelRows]float32 // start and result of a ragged tile
+	squares   [normLanes]float64
+
+	// Attention: scores of the lines of one tile, and state of all lines of a task.
+	scores     [tileRows * scoreStride]float32
+	top, total [attentionLines]float32
+	output     []float32 // [attentionLines][padded head]
+}
+
+// forget drops the addresses of the last call: they may lie in memory that is unmapped one day, and
+// the garbage collector must not find them then.
+func (s *scratch) forget() { s.call = tile{} }
+
+// address is that of element i.
+func address(x []float32, i int) unsafe.Pointer { return unsafe.Pointer(&x[i]) }
+
+// smallWork is how many multiplications are not worth waking another worker for.
+const smallWork = 1 << 15
+
+// tasksPerThread makes tasks small enough that the last ones even out the threads' load.
+const tasksPerThread = 8
+
+// split cuts a job of independent rows into as many tasks as its work deserves, rowsPerTask each.
+func (d *Device) split(rows, workPerRow int) (tasks, rowsPerTask int) {
+	tasks = min(rows, rows*workPerRow/smallWork+1, tasksPerThread*d.pool.threads())
+	if tasks <= 1 {
+		return min(rows, 1), rows
+	}
+	rowsPerTask = (rows + tasks - 1) / tasks
+	return (rows + rowsPerTask - 1) / rowsPerTask, rowsPerTask
+}

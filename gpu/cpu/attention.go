@@ -1,0 +1,241 @@
+package cpu
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/kvrelay/engine/gpu"
+)
+
+const (
+	// attentionLines is the most query lines of one task, a multiple of tileRows.
+	attentionLines = 48
+	// scoreStride is the width of a line of scores: keyLanes before and after the block's columns
+	// take what a panel of keys that crosses the block's edge computes too much.
+	scoreStride = keyLanes + attentionBlock + keyLanes
+)
+
+// Attention implements gpu.Kernels. The lines of a task are the rows of one head, or, where
+// a sequence has one row, the heads that share a key head. Either way a line's result is its own.
+func (d *Device) Attention(a gpu.AttentionArgs) error {
+	kv := a.KV.(*kvPool)
+	if err := checkAttention(a, kv.shape); err != nil {
+		return err
+	}
+	j := &d.attention
+	j.d, j.args, j.kv, j.qkv, j.dst = d, a, kv, floats(a.QKV), floats(a.Dst)
+	work := j.cut()
+	for _, s := range d.scratch {
+		if need := attentionLines * kv.padded; len(s.output) < need {
+			s.output = make([]float32, need)
+		}
+	}
+	if work < smallWork {
+		for i := range j.tasks {
+			j.do(0, i)
+		}
+	} else {
+		d.pool.run(len(j.tasks), j)
+	}
+	j.args, j.kv, j.qkv, j.dst = gpu.AttentionArgs{}, nil, nil, nil
+	return nil
+}
+
+type attentionJob struct {
+	d        *Device
+	args     gpu.AttentionArgs
+	kv       *kvPool
+	qkv, dst []float32
+	tasks    []attentionTask // kept from call to call for its memory
+}
+
+// attentionTask is the lines that share the keys of one head. Line i stands at position
+// position + i*step; its query and its output lie strides after those of line 0.
+type attentionTask struct {
+	pages          []int32
+	head           int // of the keys
+	lines          int
+	position, step int
+	q, out         int // index of line 0
+	qStride        int
+	outStride      int
+}
+
+// cut lists the tasks, the longest of each sequence first, and returns a measure of their work.
+func (j *attentionJob) cut() (work int) {
+	a := &j.args
+	j.tasks = j.tasks[:0]
+	group, dim := a.Heads/a.KVHeads, a.HeadDim
+	width, out := (a.Heads+2*a.KVHeads)*dim, a.Heads*dim
+	for _, s := range a.Sequences {
+		work += s.Rows * (s.Start + s.Rows) * a.Heads * dim
+		if s.Rows == 1 {
+			for h := range a.KVHeads {
+				for from := 0; from < group; from += attentionLines {
+					head := h*group + from
+					j.tasks = append(j.tasks, attentionTask{pages: s.Pages, head: h,
+						lines: min(attentionLines, group-from), position: s.Start,
+						q: s.FirstRow*width + head*dim, out: s.FirstRow*out + head*dim,
+						qStride: dim, outStride: dim})
+				}
+			}
+			continue
+		}
+		for row := (s.Rows - 1) / attentionLines * attentionLines; row >= 0; row -= attentionLines {
+			for h := range a.Heads {
+				j.tasks = append(j.tasks, attentionTask{pages: s.Pages, head: h / group,
+					lines: min(attentionLines, s.Rows-row), position: s.Start + row, step: 1,
+					q: (s.FirstRow+row)*width + h*dim, out: (s.FirstRow+row)*out + h*dim,
+					qStride: width, outStride: out})
+			}
+		}
+	}
+	return work
+}
+
+func (j *attentionJob) do(worker, task int) {
+	t, s := &j.tasks[task], j.d.scratch[worker]
+	defer s.forget()
+	padded, dim := j.kv.padded, j.args.HeadDim
+	clear(s.output[:t.lines*padded])
+	for i := range t.lines {
+		s.top[i], s.total[i] = float32(math.Inf(-1)), 0
+	}
+	last := t.position + (t.lines-1)*t.step
+	for start := 0; start <= last; start += attentionBlock {
+		for line := 0; line < t.lines; line += tileRows {
+			b := block{job: j, task: t, scratch: s, start: start,
+				line: line, lines: min(tileRows, t.lines-line)}
+			b.do()
+		}
+	}
+	for i := range t.lines {
+		o := s.output[i*padded:][:padded]
+		j.d.micro.scaleRow(o, 1/s.total[i])
+		copy(j.dst[t.out+i*t.outStride:][:dim], o)
+	}
+}
+
+// block is one tile of lines on one block of positions.
+type block struct {
+	job         *attentionJob
+	task        *attentionTask
+	scratch     *scratch
+	start       int // first position of the block
+	line, lines int
+	low, high   [tileRows]int // what each line goes through; low >= high: nothing
+}
+
+func (b *block) do() {
+	from, to, all := attentionBlock, 0, true
+	common, end := 0, attentionBlock // columns that every line goes through
+	for i := range b.lines {
+		low, high := visible(&b.job.args, b.task.position+(b.line+i)*b.task.step, b.start)
+		b.low[i], b.high[i] = low, high
+		if low >= high {
+			all = false
+			continue
+		}
+		from, to = min(from, low), max(to, high)
+		common, end = max(common, low), min(end, high)
+	}
+	if from >= to {
+		return
+	}
+	b.scores(from, to)
+	for i := range b.lines {
+		if b.low[i] < b.high[i] {
+			b.softmax(i)
+		}
+	}
+	if !all || common >= end {
+		common, end = attentionBlock, attentionBlock
+	}
+	for i := range b.lines {
+		b.values(i, 1, b.low[i], min(common, b.high[i]))
+	}
+	if common < end {
+		b.values(0, b.lines, common, end)
+		for i := range b.lines {
+			b.values(i, 1, end, b.high[i])
+		}
+	}
+}
+
+// scores computes q·k for columns [from, to), and for a few more that softmax hides. Panels go in
+// ascending order, so that each overwrites what the one before it computed beyond its page.
+func (b *block) scores(from, to int) {
+	j, t, kv := b.job, b.task, b.job.kv
+	size := kv.shape.PageSize
+	call := &b.scratch.call
+	*call = tile{
+		k: j.args.HeadDim, a: address(j.qkv, t.q+b.line*t.qStride), lda: uintptr(t.qStride) * 4,
+		ldb: keyLanes * 4, ldc: scoreStride * 4, init: unsafe.Pointer(&j.d.zeros),
+	}
+	kernel := j.d.micro.tiles[gpu.F32][b.lines]
+	for position := b.start + from; position < b.start+to; {
+		index, slot := position/size, position%size
+		slot -= slot % keyLanes
+		page := kv.page(j.args.Layer, int(t.pages[index]), t.head)
+		first := index*size + slot
+		call.b = kv.keyPanel(page, slot)
+		call.c = unsafe.Pointer(&b.scratch.scores[keyLanes+first-b.start])
+		kernel(call)
+		position = first + min(keyLanes, size-slot)
+	}
+}
+
+// softmax hides what line i does not see and folds the block into the line's state.
+func (b *block) softmax(i int) {
+	s, micro, line := b.scratch, b.job.d.micro, b.line+i
+	scores := (*[attentionBlock]float32)(s.scores[i*scoreStride+keyLanes:])
+	hide := float32(math.Inf(-1))
+	for column := range b.low[i] {
+		scores[column] = hide
+	}
+	for column := b.high[i]; column < attentionBlock; column++ {
+		scores[column] = hide
+	}
+	if position := b.task.position + line*b.task.step; b.job.args.Window > 0 {
+		for column := b.low[i]; column < b.high[i]; column++ {
+			if hidden(&b.job.args, position, b.start+column) {
+				scores[column] = hide
+			}
+		}
+	}
+	newTop, sum := micro.softmaxBlock(scores, b.job.args.Scale, s.top[line])
+	correction := exp32(s.top[line] - newTop)
+	s.top[line], s.total[line] = newTop, fma32(s.total[line], correction, sum)
+	padded := b.job.kv.padded
+	micro.scaleRow(s.output[line*padded:][:padded], correction)
+}
+
+// values adds the weighted values of columns [from, to) to the outputs of a few lines of the tile.
+func (b *block) values(line, lines, from, to int) {
+	j, t, s, kv := b.job, b.task, b.scratch, b.job.kv
+	size, padded := kv.shape.PageSize, kv.padded
+	call := &s.call
+	*call = tile{
+		lda: scoreStride * 4, ldb: uintptr(padded) * 4, panel: panelRows * 4,
+		ldc: uintptr(padded) * 4, ldi: uintptr(padded) * 4,
+	}
+	for column := from; column < to; column += call.k {
+		index, slot := (b.start+column)/size, (b.start+column)%size
+		page := kv.page(j.args.Layer, int(t.pages[index]), t.head)
+		call.k = min(to-column, size-slot)
+		call.a = address(s.scores[:], line*scoreStride+keyLanes+column)
+		row := kv.valueRow(page, slot)
+		for d := 0; d < padded; {
+			call.b = unsafe.Add(row, d*4)
+			call.c = address(s.output, (b.line+line)*padded+d)
+			call.init = call.c
+			if lines == 1 && d+widePanels*panelRows <= padded {
+				j.d.micro.wide[gpu.F32](call)
+				d += widePanels * panelRows
+			} else {
+				j.d.micro.tiles[gpu.F32][lines](call)
+				d += panelRows
+			}
+		}
+	}
+}

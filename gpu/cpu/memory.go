@@ -1,0 +1,46 @@
+package cpu
+
+import (
+	"runtime"
+	"unsafe"
+)
+
+// hugeFrom is the size from which memory is asked for in huge pages: with small ones the misses in the
+// address translation cost a quarter of the bandwidth that decoding lives on.
+const hugeFrom = 4 << 20
+
+// memory is zeroed bytes, 64-byte aligned, that go back when the last reference to it is gone.
+type memory struct{ bytes []byte }
+
+// newMemory allocates. Big pieces come from the operating system where it offers huge pages.
+func newMemory(size int) *memory {
+	if size >= hugeFrom {
+		if mapped := mapHuge(size); mapped != nil {
+			m := &memory{bytes: alignTo(mapped, hugePage)[:size]}
+			runtime.AddCleanup(m, unmap, mapped)
+			return m
+		}
+	}
+	return &memory{bytes: alignTo(make([]byte, size+63), 64)[:size]}
+}
+
+// alignTo drops the bytes before the first multiple of align, a power of two.
+func alignTo(b []byte, align uintptr) []byte {
+	address := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return b[-address&(align-1):]
+}
+
+// at is the address of the byte at offset.
+func (m *memory) at(offset int) unsafe.Pointer { return unsafe.Pointer(&m.bytes[offset]) }
+
+// floats views the memory as float32.
+func (m *memory) floats() []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(m.bytes))), len(m.bytes)/4)
+}
+
+// numbers views memory as numbers of a stored type.
+func numbers[T uint16 | uint32](m *memory) []T {
+	var one T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(m.bytes))),
+		len(m.bytes)/int(unsafe.Sizeof(one)))
+}

@@ -1,0 +1,126 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/kvrelay/engine/gpu"
+)
+
+// panelRows is how many output rows of a weight lie side by side in a panel [Cols][panelRows].
+const panelRows = 16
+
+// tileRows is the most rows of activations one call of a tile kernel takes.
+const tileRows = 6
+
+// widePanels is how many panels the one-row kernel takes at once.
+const widePanels = 4
+
+// tile is one call of a tile kernel: for each of its rows r and columns j,
+// c[r][j] = init[r][j] + Σ a[r][k]·b[k][j], a chain of FMAs with k ascending. Distances are in bytes;
+// asm/gen.go knows the offsets of the fields.
+type tile struct {
+	k     int
+	a     unsafe.Pointer // float32
+	lda   uintptr        // from row to row of a
+	b     unsafe.Pointer // panelRows weights a step
+	ldb   uintptr        // from step to step of b
+	panel uintptr        // from panel to panel, for the wide kernel
+	c     unsafe.Pointer // float32
+	ldc   uintptr
+	init  unsafe.Pointer // float32: c itself to accumulate, a bias with ldi 0, or zeros
+	ldi   uintptr
+}
+
+// micro is a set of inner loops. All sets give the same bits.
+type micro struct {
+	name          ISA
+	tiles         [gpu.BF16 + 1][tileRows + 1]func(*tile) // by type and rows
+	wide          [gpu.BF16 + 1]func(*tile)               // one row, widePanels panels
+	sumSquares    func(lanes *[normLanes]float64, x []float32)
+	scaleWeighted func(dst, x, weight []float32, n norm)
+	scaleRow      func(x []float32, f float32)
+	softmaxBlock  func(scores *[attentionBlock]float32, scale, max float32) (newMax, sum float32)
+	gates         [gpu.GELUTanh + 1]func(dst, gate, up []float32)
+	rotate        func(low, high, cos, sin []float32)
+}
+
+// goMicro is the set for every machine.
+func goMicro() *micro {
+	m := &micro{
+		name:          Go,
+		sumSquares:    sumSquares,
+		scaleWeighted: scaleWeighted,
+		scaleRow:      scaleRow,
+		softmaxBlock:  softmaxBlock,
+		gates:         [...]func(dst, gate, up []float32){gateSiLU, gateGELU},
+		rotate:        rotate,
+	}
+	for dtype := range m.tiles {
+		widen := wideners[dtype]
+		for rows := 1; rows <= tileRows; rows++ {
+			m.tiles[dtype][rows] = func(t *tile) { tileGo(t, rows, widen) }
+		}
+		m.wide[dtype] = func(t *tile) {
+			for p := range uintptr(widePanels) {
+				one := *t
+				one.b = unsafe.Add(t.b, p*t.panel)
+				one.c = unsafe.Add(t.c, p*panelRows*4)
+				one.init = unsafe.Add(t.init, p*panelRows*4)
+				tileGo(&one, 1, widen)
+			}
+		}
+	}
+	return m
+}
+
+// lanes are the weights of one step of a panel.
+type lanes [panelRows]float64
+
+// wideners convert one step of a panel, by type.
+var wideners = [gpu.BF16 + 1]func(*lanes, unsafe.Pointer){widenF32, widenF16, widenBF16}
+
+func widenF32(w *lanes, b unsafe.Pointer) {
+	for j, v := range (*[panelRows]float32)(b) {
+		w[j] = float64(v)
+	}
+}
+
+func widenF16(w *lanes, b unsafe.Pointer) {
+	for j, v := range (*[panelRows]uint16)(b) {
+		w[j] = float64(halfToFloat(v))
+	}
+}
+
+func widenBF16(w *lanes, b unsafe.Pointer) {
+	for j, v := range (*[panelRows]uint16)(b) {
+		w[j] = float64(bfloatToFloat(v))
+	}
+}
+
+// tileGo is the tile kernel in plain Go. The loop is fma32 written out, because a call an FMA would
+// take longer than the FMA.
+func tileGo(t *tile, rows int, widen func(*lanes, unsafe.Pointer)) {
+	var sums [tileRows][panelRows]float32
+	for r := range rows {
+		sums[r] = *(*[panelRows]float32)(unsafe.Add(t.init, uintptr(r)*t.ldi))
+	}
+	var w lanes
+	for k := range t.k {
+		widen(&w, unsafe.Add(t.b, uintptr(k)*t.ldb))
+		for r := range rows {
+			x := float64(*(*float32)(unsafe.Add(t.a, uintptr(r)*t.lda+uintptr(k)*4)))
+			row := &sums[r]
+			for j := range row {
+				s := x*w[j] + float64(row[j])
+				if delicate(s) {
+					row[j] = fmaOdd(float32(x), float32(w[j]), row[j])
+				} else {
+					row[j] = float32(s)
+				}
+			}
+		}
+	}
+	for r := range rows {
+		*(*[panelRows]float32)(unsafe.Add(t.c, uintptr(r)*t.ldc)) = sums[r]
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package cpu
+
+// fastMicro is nil: this architecture has plain Go only.
+func fastMicro() *micro { return nil }

@@ -1,0 +1,37 @@
+package cpu_test
+
+import (
+	"testing"
+
+	"github.com/kvrelay/engine/gpu"
+	"github.com/kvrelay/engine/gpu/cpu"
+	"github.com/kvrelay/engine/gpu/gputest"
+)
+
+// open opens a device or skips the test where the processor lacks the instructions.
+func open(t testing.TB, o cpu.Options) gpu.Device {
+	t.Helper()
+	d, err := cpu.Open(o)
+	if err != nil {
+		t.Skip(err)
+	}
+	return d
+}
+
+func TestSuite(t *testing.T) {
+	for _, o := range []cpu.Options{
+		{Threads: 1, ISA: cpu.Go}, {Threads: 3, ISA: cpu.Go},
+		{Threads: 1, ISA: cpu.AVX2}, {Threads: 3, ISA: cpu.AVX2},
+	} {
+		d := open(t, o)
+		name := d.Name()
+		d.Close()
+		t.Run(name, func(t *testing.T) {
+			gputest.Run(t, func() gpu.Device { return open(t, o) })
+		})
+	}
+}
+
+func TestTwinPassesItsOwnSuite(t *testing.T) {
+	gputest.Run(t, func() gpu.Device { return cpu.NewTwin() })
+}

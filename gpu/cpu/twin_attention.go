@@ -1,0 +1,175 @@
+package cpu
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/kvrelay/engine/gpu"
+)
+
+// twinKV keeps keys and values as the canonical layout of gpu.KVRange has them:
+// [layer][page][slot][head][dim].
+type twinKV struct {
+	shape        gpu.KVShape
+	keys, values []float32
+}
+
+func (kv *twinKV) Shape() gpu.KVShape { return kv.shape }
+
+// at is the index of the first element of a slot's heads; slot counts through the whole pool.
+func (kv *twinKV) at(layer, slot int) int {
+	slots := kv.shape.Pages * kv.shape.PageSize
+	return (layer*slots + slot) * kv.shape.KVHeads * kv.shape.HeadDim
+}
+
+// AllocKV implements gpu.Memory.
+func (*Twin) AllocKV(shape gpu.KVShape) (gpu.KV, error) {
+	if err := checkShape(shape); err != nil {
+		return nil, err
+	}
+	kv := &twinKV{shape: shape}
+	size := kv.at(shape.Layers, 0)
+	kv.keys, kv.values = make([]float32, size), make([]float32, size)
+	return kv, nil
+}
+
+// RopeAppend implements gpu.Kernels.
+func (*Twin) RopeAppend(a gpu.RopeArgs) error {
+	kv := a.KV.(*twinKV)
+	if err := checkRope(a, kv.shape); err != nil {
+		return err
+	}
+	half, width := len(a.Rope.Freqs), (a.Heads+2*a.KVHeads)*a.HeadDim
+	cos, sin := make([]float32, half), make([]float32, half)
+	for r, position := range a.Positions {
+		row := floats(a.QKV)[r*width:][:width]
+		angles(cos, sin, a.Rope, position)
+		for h := range a.Heads + a.KVHeads {
+			head := row[h*a.HeadDim:]
+			rotate(head[:half], head[half:2*half], cos, sin)
+		}
+		at, size := kv.at(a.Layer, int(a.Slots[r])), a.KVHeads*a.HeadDim
+		copy(kv.keys[at:], row[a.Heads*a.HeadDim:][:size])
+		copy(kv.values[at:], row[a.Heads*a.HeadDim+size:])
+	}
+	return nil
+}
+
+// Attention implements gpu.Kernels.
+func (*Twin) Attention(a gpu.AttentionArgs) error {
+	kv := a.KV.(*twinKV)
+	if err := checkAttention(a, kv.shape); err != nil {
+		return err
+	}
+	width := (a.Heads + 2*a.KVHeads) * a.HeadDim
+	for _, s := range a.Sequences {
+		for i := range s.Rows {
+			for h := range a.Heads {
+				q := floats(a.QKV)[(s.FirstRow+i)*width+h*a.HeadDim:][:a.HeadDim]
+				o := floats(a.Dst)[((s.FirstRow+i)*a.Heads+h)*a.HeadDim:][:a.HeadDim]
+				attend(o, q, &head{args: &a, kv: kv, pages: s.Pages,
+					index: h / (a.Heads / a.KVHeads), position: s.Start + i})
+			}
+		}
+	}
+	return nil
+}
+
+// head is what one query head of one row looks at.
+type head struct {
+	args     *gpu.AttentionArgs
+	kv       *twinKV
+	pages    []int32
+	index    int // which key and value head
+	position int
+}
+
+// at is the index of the key and of the value at a position.
+func (h *head) at(position int) int {
+	size := h.kv.shape.PageSize
+	slot := int(h.pages[position/size])*size + position%size
+	return h.kv.at(h.args.Layer, slot) + h.index*h.args.HeadDim
+}
+
+// attend is online softmax attention, one block of positions after another (Milakov and
+// Gimelshein, "Online normalizer calculation for softmax", 2018). Within a block the values from the first
+// to the last visible position are added in order; hidden ones between them have weight 0.
+func attend(o, q []float32, h *head) {
+	clear(o)
+	top, total := float32(math.Inf(-1)), float32(0)
+	for start := 0; start <= h.position; start += attentionBlock {
+		low, high := visible(h.args, h.position, start)
+		if low >= high {
+			continue
+		}
+		var scores [attentionBlock]float32
+		for i := range scores {
+			scores[i] = float32(math.Inf(-1))
+			if i < low || i >= high || hidden(h.args, h.position, start+i) {
+				continue
+			}
+			scores[i] = 0
+			for d, k := range h.kv.keys[h.at(start+i):][:len(q)] {
+				scores[i] = fma32(q[d], k, scores[i])
+			}
+		}
+		newTop, sum := softmaxBlock(&scores, h.args.Scale, top)
+		correction := exp32(top - newTop)
+		top, total = newTop, fma32(total, correction, sum)
+		scaleRow(o, correction)
+		for i := low; i < high; i++ {
+			for d, v := range h.kv.values[h.at(start+i):][:len(o)] {
+				o[d] = fma32(scores[i], v, o[d])
+			}
+		}
+	}
+	scaleRow(o, 1/total)
+}
+
+// CopyKV implements gpu.Kernels.
+func (*Twin) CopyKV(pool gpu.KV, copies []gpu.KVCopy) error {
+	kv := pool.(*twinKV)
+	if err := checkCopies(kv.shape, copies); err != nil {
+		return err
+	}
+	for _, c := range copies {
+		for layer := range kv.shape.Layers {
+			from := kv.at(layer, int(c.From)*kv.shape.PageSize)
+			to := kv.at(layer, int(c.To)*kv.shape.PageSize)
+			size := c.Tokens * kv.shape.KVHeads * kv.shape.HeadDim
+			copy(kv.keys[to:][:size], kv.keys[from:])
+			copy(kv.values[to:][:size], kv.values[from:])
+		}
+	}
+	return nil
+}
+
+// PackKV implements gpu.Kernels.
+func (*Twin) PackKV(pool gpu.KV, r gpu.KVRange, dst []byte) error {
+	kv := pool.(*twinKV)
+	if err := checkRange(kv.shape, r, dst); err != nil {
+		return err
+	}
+	at := kv.at(r.Layer, r.Page*kv.shape.PageSize+r.First)
+	half := len(dst) / 2
+	for i := range half / 4 {
+		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(kv.keys[at+i]))
+		binary.LittleEndian.PutUint32(dst[half+4*i:], math.Float32bits(kv.values[at+i]))
+	}
+	return nil
+}
+
+// UnpackKV implements gpu.Kernels.
+func (*Twin) UnpackKV(pool gpu.KV, r gpu.KVRange, src []byte) error {
+	kv := pool.(*twinKV)
+	if err := checkRange(kv.shape, r, src); err != nil {
+		return err
+	}
+	at := kv.at(r.Layer, r.Page*kv.shape.PageSize+r.First)
+	half := len(src) / 2
+	for i := range half / 4 {
+		kv.keys[at+i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
+		kv.values[at+i] = math.Float32frombits(binary.LittleEndian.Uint32(src[half+4*i:]))
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package gputest
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/kvrelay/engine/gpu"
+)
+
+func decode(data []byte) []float32 {
+	out := make([]float32, len(data)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	}
+	return out
+}
+
+// testRefusals: arguments outside what was allocated are errors, not other people's memory.
+func testRefusals(p *pair) {
+	d := p.device
+	l := layout{heads: 2, kvHeads: 1, dim: 8, rotated: 8, pageSize: 16}
+	c := p.cache(d, l, 2)
+	small, row := p.buffer(d, make([]float32, 4)), p.buffer(d, make([]float32, l.width()))
+	w := p.pack(d, p.tensor(gpu.F32, 5, 8))
+	rope := func(position, slot int32) error {
+		return d.RopeAppend(gpu.RopeArgs{QKV: row, KV: c.kv, Heads: 2, KVHeads: 1, HeadDim: 8,
+			Positions: []int32{position}, Slots: []int32{slot}, Rope: c.rope})
+	}
+	attend := func(s gpu.AttentionSequence) error {
+		return d.Attention(gpu.AttentionArgs{Dst: row, QKV: row, KV: c.kv, Heads: 2, KVHeads: 1,
+			HeadDim: 8, Scale: 1, Sequences: []gpu.AttentionSequence{s}})
+	}
+	for name, err := range map[string]error{
+		"token above the table":  d.Embed(row, w, []int32{5}, 1),
+		"negative token":         d.Embed(row, w, []int32{-1}, 1),
+		"embedding too wide":     d.Embed(small, w, []int32{0}, 1),
+		"norm outside its row":   d.Norm(gpu.NormArgs{Dst: row, X: row, Weight: row, Rows: 1, Dim: 99}),
+		"matmul destination":     d.MatMul(gpu.MatMulArgs{Dst: small, X: row, W: w, Rows: 1}),
+		"matmul source":          d.MatMul(gpu.MatMulArgs{Dst: row, X: small, W: w, Rows: 1}),
+		"bias and accumulation":  d.MatMul(gpu.MatMulArgs{Dst: row, X: row, W: w, Rows: 1, Bias: row, Accumulate: true}),
+		"slot outside the pool":  rope(0, 32),
+		"negative slot":          rope(0, -1),
+		"negative position":      rope(-1, 0),
+		"page outside the pool":  attend(gpu.AttentionSequence{Rows: 1, Pages: []int32{2}}),
+		"position without page":  attend(gpu.AttentionSequence{Rows: 1, Start: 16, Pages: []int32{0}}),
+		"rows outside the batch": attend(gpu.AttentionSequence{FirstRow: 2, Rows: 1, Pages: []int32{0}}),
+		"glu too wide":           d.GLU(gpu.GLUArgs{Dst: row, GateUp: small, Rows: 1, Width: 4}),
+		"gather outside":         d.Gather(small, row, []int32{9}, 4),
+		"copy of too many":       d.CopyKV(c.kv, []gpu.KVCopy{{From: 0, To: 1, Tokens: 17}}),
+		"copy to nowhere":        d.CopyKV(c.kv, []gpu.KVCopy{{From: 0, To: 2}}),
+		"short pack buffer":      d.PackKV(c.kv, gpu.KVRange{Count: 1}, nil),
+		"unpack past the page":   d.UnpackKV(c.kv, gpu.KVRange{First: 16, Count: 1}, make([]byte, 64)),
+	} {
+		if err == nil {
+			p.Errorf("%s: not refused", name)
+		}
+	}
+	if _, err := d.Pack(gpu.Tensor{Rows: 2, Cols: 2, Data: make([]byte, 15)}); err == nil {
+		p.Error("a tensor shorter than its shape was packed")
+	}
+	if _, err := d.Alloc(-1); err == nil {
+		p.Error("a negative allocation was granted")
+	}
+	if _, err := d.AllocKV(gpu.KVShape{Layers: 1}); err == nil {
+		p.Error("a pool without pages was granted")
+	}
+}

@@ -1,0 +1,169 @@
+package gputest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/kvrelay/engine/gpu"
+)
+
+var dtypes = [...]gpu.DType{gpu.F32, gpu.F16, gpu.BF16}
+
+func testMemory(p *pair) {
+	b, err := p.device.Alloc(7)
+	p.must(err)
+	p.compare("fresh buffer", p.read(p.device, b), make([]float32, 7))
+	p.must(p.device.Write(b, []float32{1, 2, 3}))
+	part := make([]float32, 2)
+	p.must(p.device.Read(part, b, 1))
+	p.compare("elements [1, 3)", part, []float32{2, 3})
+	if p.device.Read(part, b, 6) == nil || p.device.Write(b, make([]float32, 8)) == nil {
+		p.Error("an access outside the buffer was not refused")
+	}
+	p.must(p.device.Sync())
+}
+
+func testEmbed(p *pair) {
+	for _, dtype := range dtypes {
+		table := p.tensor(dtype, 37, 19)
+		tokens := []int32{36, 0, 17, 17, 16, 15}
+		p.same(fmt.Sprint("embed ", dtype), func(d gpu.Device) []float32 {
+			dst := p.buffer(d, make([]float32, len(tokens)*19))
+			p.must(d.Embed(dst, p.pack(d, table), tokens, 1.7))
+			return p.read(d, dst)
+		})
+	}
+}
+
+func testNorm(p *pair) {
+	for range 40 {
+		a := gpu.NormArgs{Rows: p.between(1, 9), Dim: p.between(1, 200), Groups: p.between(0, 3),
+			Eps: 1e-5, WeightOffset: float32(p.between(0, 1)), Accumulate: p.between(0, 1) == 1}
+		a.Offset = p.between(0, 20)
+		a.Stride = max(a.Groups, 1)*a.Dim + a.Offset + p.between(0, 30)
+		if p.between(0, 3) == 0 {
+			a.Offset, a.Stride = 0, 0
+		}
+		n := a.Rows * max(a.Stride, max(a.Groups, 1)*a.Dim)
+		x, dst, weight := p.values(n), p.values(n), p.values(a.Dim)
+		inPlace := p.between(0, 1) == 1
+		p.same(fmt.Sprintf("norm %+v", a), func(d gpu.Device) []float32 {
+			a := a
+			a.X, a.Dst, a.Weight = p.buffer(d, x), p.buffer(d, dst), p.buffer(d, weight)
+			if inPlace {
+				a.Dst = a.X
+			}
+			p.must(d.Norm(a))
+			return p.read(d, a.Dst)
+		})
+	}
+}
+
+func testMatMul(p *pair) {
+	for i := range 90 {
+		dtype := dtypes[i%3]
+		rows, cols := p.between(1, 20), p.between(1, 70)
+		if i%5 == 0 {
+			rows, cols = p.between(90, 110), p.between(1, 300)
+		}
+		parts := []gpu.Tensor{p.tensor(dtype, p.between(1, 100), cols)}
+		for len(parts) < p.between(1, 3) {
+			parts = append(parts, p.tensor(dtype, p.between(1, 40), cols))
+		}
+		p.matMul(p.between(0, 2), rows, p.values(rows*cols), parts)
+	}
+}
+
+// matMul compares one product; start is 0 for a chain from zero, 1 from a bias, 2 from dst.
+func (p *pair) matMul(start, rows int, x []float32, parts []gpu.Tensor) {
+	p.Helper()
+	n := 0
+	for _, part := range parts {
+		n += part.Rows
+	}
+	bias, dst := p.values(n), p.values(rows*n)
+	what := fmt.Sprintf("matmul start %d, %d rows, %d outputs, %d columns of %v",
+		start, rows, n, parts[0].Cols, parts[0].DType)
+	p.same(what, func(d gpu.Device) []float32 {
+		a := gpu.MatMulArgs{Dst: p.buffer(d, dst), X: p.buffer(d, x), W: p.pack(d, parts...),
+			Rows: rows, Accumulate: start == 2}
+		if a.W.Rows() != n || a.W.Cols() != parts[0].Cols {
+			p.Fatalf("packed matrix is %dx%d", a.W.Rows(), a.W.Cols())
+		}
+		if start == 1 {
+			a.Bias = p.buffer(d, bias)
+		}
+		p.must(d.MatMul(a))
+		return p.read(d, a.Dst)
+	})
+}
+
+// testMatMulSpecials feeds denormals, huge numbers, infinities and NaNs.
+func testMatMulSpecials(p *pair) {
+	specials := []float32{0, float32(math.Copysign(0, -1)), 1e-45, -3e-42, 1e-38, 3e38, -3e38, 1}
+	for i := range 30 {
+		if i == 20 {
+			specials = append(specials, float32(math.Inf(1)), float32(math.NaN()))
+		}
+		rows, cols := p.between(1, 8), p.between(1, 40)
+		x := p.values(rows * cols)
+		for k := range x {
+			if p.random.IntN(3) > 0 {
+				x[k] = specials[p.random.IntN(len(specials))]
+			}
+		}
+		p.matMul(p.between(0, 2), rows, x, []gpu.Tensor{p.tensor(dtypes[i%3], p.between(1, 80), cols)})
+	}
+}
+
+// testRowsAlone: a row's product does not depend on the rows beside it.
+func testRowsAlone(p *pair) {
+	const rows, n, cols = 53, 150, 64
+	for _, dtype := range dtypes {
+		w := p.pack(p.device, p.tensor(dtype, n, cols))
+		x := p.values(rows * cols)
+		all := p.buffer(p.device, make([]float32, rows*n))
+		p.must(p.device.MatMul(gpu.MatMulArgs{
+			Dst: all, X: p.buffer(p.device, x), W: w, Rows: rows}))
+		for r := range rows {
+			one := p.buffer(p.device, make([]float32, n))
+			p.must(p.device.MatMul(gpu.MatMulArgs{
+				Dst: one, X: p.buffer(p.device, x[r*cols:][:cols]), W: w, Rows: 1}))
+			want := make([]float32, n)
+			p.must(p.device.Read(want, all, r*n))
+			if !slices.Equal(p.read(p.device, one), want) {
+				p.Fatalf("%v: row %d alone differs from row %d of %d", dtype, r, r, rows)
+			}
+		}
+	}
+}
+
+func testGLU(p *pair) {
+	for i := range 30 {
+		a := gpu.GLUArgs{Rows: p.between(1, 70), Width: p.between(1, 90)}
+		a.Activation = gpu.Activation(i % 2)
+		src := p.values(a.Rows * a.Width * 2)
+		for k := range src {
+			src[k] *= 8
+			if p.random.IntN(20) == 0 {
+				src[k] *= 100
+			}
+		}
+		p.same(fmt.Sprintf("glu %+v", a), func(d gpu.Device) []float32 {
+			a := a
+			a.GateUp, a.Dst = p.buffer(d, src), p.buffer(d, make([]float32, a.Rows*a.Width))
+			p.must(d.GLU(a))
+			return p.read(d, a.Dst)
+		})
+	}
+}
+
+func testGather(p *pair) {
+	src := p.values(12 * 5)
+	p.same("gather", func(d gpu.Device) []float32 {
+		dst := p.buffer(d, make([]float32, 3*5))
+		p.must(d.Gather(dst, p.buffer(d, src), []int32{11, 0, 4}, 5))
+		return p.read(d, dst)
+	})
+}
