@@ -22,8 +22,8 @@ type EventWriter struct {
 	buffer  bytes.Buffer
 }
 
-// NewEventWriter makes a writer. A client that takes nothing for timeout fails the write; 0 waits for
-// ever. Nothing is written, no header set, before the first event.
+// NewEventWriter makes a writer. A client that takes nothing for timeout fails the write; 0 waits
+// for ever. Nothing is written, no header set, before the first event.
 func NewEventWriter(w http.ResponseWriter, timeout time.Duration) *EventWriter {
 	return &EventWriter{w: w, control: http.NewResponseController(w), timeout: timeout}
 }
