@@ -64,6 +64,12 @@ impl Write for Text {
     }
 }
 
+#[cfg(test)]
+pub(crate) fn written() -> &'static str {
+    let text = &state().error;
+    core::str::from_utf8(&text.bytes[..text.len]).unwrap()
+}
+
 /// The message buffer, emptied.
 pub(crate) fn message() -> &'static mut Text {
     let text = &mut state().error;
@@ -76,6 +82,11 @@ pub struct Running<P>(Option<P>);
 
 impl<P> Running<P> {
     pub const NONE: Running<P> = Running(None);
+
+    #[cfg(test)]
+    pub(crate) fn policy(&self) -> Option<&P> {
+        self.0.as_ref()
+    }
 }
 
 /// The body of pol_abi_v1.

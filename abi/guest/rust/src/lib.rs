@@ -31,6 +31,8 @@ mod guest;
 mod memory;
 mod order;
 mod step;
+#[cfg(test)]
+mod tests;
 mod top;
 
 pub use abi::{Decision, Descriptor, Header, Record};

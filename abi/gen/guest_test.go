@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tool finds the first of some programs. Without any it skips, or fails with
+// ENGINE_REQUIRE_TOOLCHAINS=1.
+func tool(t *testing.T, names ...string) string {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("ENGINE_REQUIRE_TOOLCHAINS") == "1" {
+		t.Fatalf("none of %q is installed", names)
+	}
+	t.Skipf("none of %q is installed", names)
+	return ""
+}
+
+// printed runs a program and fails the test with what it printed.
+func printed(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	text, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, text)
+	}
+	return string(text)
+}
+
+func source(t *testing.T) *schema {
+	s, err := load(filepath.Join(abiDir, "abi.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// layoutC is a C file that compiles only if pol.h lays every field where abi.toml says.
+func layoutC(s *schema) string {
+	var b strings.Builder
+	b.WriteString("#include \"pol.h\"\n")
+	for _, r := range s.Records {
+		for _, f := range r.Fields {
+			fmt.Fprintf(&b, "POL_ASSERT(offsetof(pol_%s, %s) == %d, \"\");\n", r.Name, cField(f.Name), f.Offset)
+			fmt.Fprintf(&b, "POL_ASSERT(sizeof(((pol_%s *)0)->%s) == %d, \"\");\n", r.Name, cField(f.Name),
+				f.bytes())
+		}
+		fmt.Fprintf(&b, "POL_ASSERT(sizeof(pol_%s) == %d, \"\");\n", r.Name, r.Size)
+	}
+	b.WriteString(`
+static int init(pol_config *c, uint32_t slots) { (void)c, (void)slots; return 0; }
+static int decide(const pol_step *s, pol_out *o) { (void)s, (void)o; return 0; }
+POL_POLICY("layout", "1", init, decide)
+`)
+	return b.String()
+}
+
+func TestHeaderForCLaysOutTheRecords(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		tools      []string
+		flags      []string
+	}{
+		{"C", "layout.c", []string{"gcc", "clang-14", "clang"}, []string{"-std=c11"}},
+		{"C++", "layout.cc", []string{"g++", "clang-14", "clang"}, []string{"-std=c++17"}},
+		{"wasm32", "layout.c", []string{"clang-14"}, []string{"-std=c11", "--target=wasm32", "-ffreestanding"}},
+		{"wasm32 C++", "layout.cc", []string{"clang-14"},
+			[]string{"-std=c++17", "--target=wasm32", "-ffreestanding"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), c.file)
+			if err := os.WriteFile(file, []byte(layoutC(source(t))), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			flags := append(c.flags, "-Wall", "-Wextra", "-Werror", "-I../guest/c", "-fsyntax-only", file)
+			printed(t, tool(t, c.tools...), flags...)
+		})
+	}
+}
+
+func TestHelpersForC(t *testing.T) {
+	cc := tool(t, "gcc", "clang-14", "clang")
+	program := filepath.Join(t.TempDir(), "pol_test")
+	printed(t, cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I../guest/c", "../guest/c/pol_test.c",
+		"-o", program)
+	printed(t, program)
+}
+
+func TestRustLaysOutTheRecords(t *testing.T) {
+	rustc := tool(t, "/usr/bin/rustc", "rustc")
+	var program, want strings.Builder
+	view, err := filepath.Abs("../guest/rust/src/abi.rs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&program, "#![allow(dead_code)]\n#[path = %q]\nmod abi;\nfn main() {\n", view)
+	for _, r := range source(t).Records {
+		fmt.Fprintf(&program, "let r = abi::%s::default();\nlet at = &r as *const _ as usize;\n", goName(r.Name))
+		for _, f := range r.Fields {
+			fmt.Fprintf(&program, "println!(\"%s.%s {} {}\", &r.%s as *const _ as usize - at, "+
+				"std::mem::size_of_val(&r.%s));\n", r.Name, f.Name, f.Name, f.Name)
+			fmt.Fprintf(&want, "%s.%s %d %d\n", r.Name, f.Name, f.Offset, f.bytes())
+		}
+	}
+	program.WriteString("}\n")
+	dir := t.TempDir()
+	file, binary := filepath.Join(dir, "layout.rs"), filepath.Join(dir, "layout")
+	if err := os.WriteFile(file, []byte(program.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	printed(t, rustc, "--edition", "2021", file, "-o", binary)
+	if got := printed(t, binary); got != want.String() {
+		t.Errorf("got\n%s\nwant\n%s", got, want.String())
+	}
+}
+
+func TestHelpersForRust(t *testing.T) {
+	rustc := tool(t, "/usr/bin/rustc", "rustc")
+	program := filepath.Join(t.TempDir(), "pol_test")
+	printed(t, rustc, "--edition", "2021", "--test", "--crate-name", "pol", "-D", "warnings",
+		"-C", "opt-level=1", "-C", "debug-assertions=on", "../guest/rust/src/lib.rs", "-o", program)
+	printed(t, program, "--quiet")
+}
+
+func TestTemplateInText(t *testing.T) {
+	assemble := tool(t, "wat2wasm")
+	out := filepath.Join(t.TempDir(), "fcfs.wasm")
+	printed(t, assemble, "../guest/wat/fcfs.wat", "-o", out)
+	built, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := os.ReadFile("../guest/wat/fcfs.wasm")
+	if err != nil || !bytes.Equal(built, have) {
+		t.Errorf("guest/wat/fcfs.wasm is not what fcfs.wat gives (%v)", err)
+	}
+}

@@ -1,0 +1,137 @@
+;; A scheduling policy in WebAssembly text: first come, first served. A template to start from, and the
+;; whole ABI in one page. Assemble it with: wat2wasm fcfs.wat -o fcfs.wasm
+;;
+;; It keeps nothing between steps: it scans the table, keeps the earliest requests in order, and gives
+;; them chunks until the budget is used. Offsets are those of SPEC.md, 5 and 6.
+(module
+  (memory (export "memory") 1 256)
+
+  ;; The descriptor, at 16.
+  (data (i32.const 16)
+    "POL1"                 ;;  0 magic
+    "\40\00" "\00\00"      ;;  4 size 64, minor 0
+    "\00\00" "\00\00"      ;;  8 oldest host minor, state version
+    "\32\00\00\00"         ;; 12 flags: stateless 2, selects 16, sets chunks 32
+    "\00\00\00\00\00\00\00\00" ;; 16 capabilities required: none
+    "\01\00\00\00\00\00\00\00" ;; 24 optional: chunk lengths
+    "\60\00\00\00" "\08\00\00\00" ;; 32 name, at 96, 8 bytes
+    "\68\00\00\00" "\05\00\00\00" ;; 40 version, at 104, 5 bytes
+    "\80\00\00\00" "\c0\00\00\00" ;; 48 record bytes 128, header bytes 192
+    "\00\00\00\00\00\00\00\00") ;; 56 reserved
+  (data (i32.const 96) "fcfs-wat" "1.0.0")
+
+  (func (export "pol_abi_v1") (result i32) (i32.const 16))
+
+  ;; Regions are cut from the memory upwards and never given back.
+  (global $next (mut i32) (i32.const 128))
+  (func (export "pol_buffer") (param $kind i32) (param $bytes i32) (result i32)
+    (local $at i32) (local $end i32) (local $have i32)
+    (if (i32.gt_u (local.get $kind) (i32.const 4)) ;; tenants, events, state, peers: not used
+      (then (return (i32.const 0))))
+    (local.set $at (global.get $next))
+    (local.set $end
+      (i32.and (i32.add (i32.add (local.get $at) (local.get $bytes)) (i32.const 15)) (i32.const -16)))
+    (if (i32.lt_u (local.get $end) (local.get $at)) (then (return (i32.const 0))))
+    (local.set $have (i32.shl (memory.size) (i32.const 16)))
+    (if (i32.gt_u (local.get $end) (local.get $have))
+      (then
+        (if (i32.eq (i32.const -1)
+              (memory.grow (i32.shr_u
+                (i32.add (i32.sub (local.get $end) (local.get $have)) (i32.const 65535))
+                (i32.const 16))))
+          (then (return (i32.const 0))))))
+    (global.set $next (local.get $end))
+    (local.get $at))
+
+  ;; No settings: anything longer than {} is an error, -4.
+  (func (export "pol_init") (param $config_len i32) (result i32)
+    (select (i32.const -4) (i32.const 0) (i32.gt_s (local.get $config_len) (i32.const 2))))
+
+  ;; Does the record at $a come before the one at $b? By arrival_ns (8), then id (0).
+  (func $before (param $a i32) (param $b i32) (result i32)
+    (if (result i32) (i64.eq (i64.load offset=8 (local.get $a)) (i64.load offset=8 (local.get $b)))
+      (then (i64.lt_u (i64.load (local.get $a)) (i64.load (local.get $b))))
+      (else (i64.lt_s (i64.load offset=8 (local.get $a)) (i64.load offset=8 (local.get $b))))))
+
+  ;; Has the record prompt to compute? live (1) and not decoding (4), remaining_prefill (44) not 0.
+  (func $prefills (param $r i32) (result i32)
+    (i32.and
+      (i32.eq (i32.and (i32.load offset=32 (local.get $r)) (i32.const 5)) (i32.const 1))
+      (i32.ne (i32.load offset=44 (local.get $r)) (i32.const 0))))
+
+  (func $min (param $a i32) (param $b i32) (result i32)
+    (select (local.get $a) (local.get $b) (i32.lt_u (local.get $a) (local.get $b))))
+
+  ;; The address of a slot's record: records_ptr (32) + slot * record_stride (28).
+  (func $record (param $h i32) (param $slot i32) (result i32)
+    (i32.add (i32.load offset=32 (local.get $h))
+             (i32.mul (local.get $slot) (i32.load offset=28 (local.get $h)))))
+
+  ;; Writes the slots of the earliest requests, in order, into the decisions; returns how many. At
+  ;; most 64, so that the worst case fits into a step's fuel.
+  (func $choose (param $h i32) (result i32)
+    (local $n i32) (local $cap i32) (local $slot i32) (local $r i32) (local $out i32) (local $at i32)
+    (local.set $cap (call $min (i32.const 64) (i32.load offset=92 (local.get $h)))) ;; decisions_cap
+    (local.set $out (i32.load offset=96 (local.get $h))) ;; decisions_ptr
+    (if (i32.eqz (local.get $cap)) (then (return (i32.const 0))))
+    (block $done
+      (loop $each
+        (br_if $done (i32.ge_u (local.get $slot) (i32.load offset=24 (local.get $h)))) ;; n_slots
+        (local.set $r (call $record (local.get $h) (local.get $slot)))
+        (block $next
+          (br_if $next (i32.eqz (call $prefills (local.get $r))))
+          ;; Full: the last one goes, unless it comes first.
+          (if (i32.eq (local.get $n) (local.get $cap))
+            (then
+              (br_if $next (i32.eqz (call $before (local.get $r)
+                (call $record (local.get $h)
+                  (i32.load (i32.add (local.get $out)
+                    (i32.shl (i32.sub (local.get $n) (i32.const 1)) (i32.const 4))))))))
+              (local.set $n (i32.sub (local.get $n) (i32.const 1)))))
+          ;; Shift later ones back, from the end.
+          (local.set $at (i32.add (local.get $out) (i32.shl (local.get $n) (i32.const 4))))
+          (block $found
+            (loop $shift
+              (br_if $found (i32.eq (local.get $at) (local.get $out)))
+              (br_if $found (i32.eqz (call $before (local.get $r)
+                (call $record (local.get $h) (i32.load (i32.sub (local.get $at) (i32.const 16)))))))
+              (i32.store (local.get $at) (i32.load (i32.sub (local.get $at) (i32.const 16))))
+              (local.set $at (i32.sub (local.get $at) (i32.const 16)))
+              (br $shift)))
+          (i32.store (local.get $at) (local.get $slot))
+          (local.set $n (i32.add (local.get $n) (i32.const 1))))
+        (local.set $slot (i32.add (local.get $slot) (i32.const 1)))
+        (br $each)))
+    (local.get $n))
+
+  (func (export "pol_decide") (param $h i32) (result i32)
+    (local $chosen i32) (local $n i32) (local $left i32) (local $tokens i32) (local $align i32)
+    (local $r i32) (local $d i32)
+    (local.set $chosen (call $choose (local.get $h)))
+    (local.set $align (i32.load offset=76 (local.get $h))) ;; chunk_align
+    ;; left = token_budget (68) - decode_tokens (164), not below 0
+    (local.set $left (i32.sub (i32.load offset=68 (local.get $h))
+      (call $min (i32.load offset=68 (local.get $h)) (i32.load offset=164 (local.get $h)))))
+    (local.set $d (i32.load offset=96 (local.get $h)))
+    (block $done
+      (loop $each
+        (br_if $done (i32.eq (local.get $n) (local.get $chosen)))
+        (local.set $r (call $record (local.get $h) (i32.load (local.get $d))))
+        ;; min(remaining_prefill, chunk_max (72), left)
+        (local.set $tokens (call $min (local.get $left)
+          (call $min (i32.load offset=44 (local.get $r)) (i32.load offset=72 (local.get $h)))))
+        ;; Not its last chunk: a multiple of chunk_align.
+        (if (i32.and (i32.lt_u (local.get $tokens) (i32.load offset=44 (local.get $r)))
+                     (i32.gt_u (local.get $align) (i32.const 1)))
+          (then (local.set $tokens (i32.sub (local.get $tokens)
+            (i32.rem_u (local.get $tokens) (local.get $align))))))
+        (br_if $done (i32.eqz (local.get $tokens)))
+        (i32.store offset=4 (local.get $d) (local.get $tokens))
+        (i32.store offset=8 (local.get $d) (i32.load (local.get $r))) ;; low half of id
+        (i32.store offset=12 (local.get $d) (i32.const 0)) ;; action run, reserved, reason
+        (local.set $left (i32.sub (local.get $left) (local.get $tokens)))
+        (local.set $d (i32.add (local.get $d) (i32.const 16)))
+        (local.set $n (i32.add (local.get $n) (i32.const 1)))
+        (br $each)))
+    (local.get $n))
+)
