@@ -70,8 +70,7 @@ func (r *reader) blockType(s *scope) {
 	case t >= 0 && (s.unchecked || t < int64(s.types)):
 	case t < 0 && r.at == at+1 && (r.data[at] == emptyBlock || isValueType(r.data[at])):
 	default:
-		r.at = at
-		r.bad(BadIndex, "block type %d does not exist", t)
+		r.badAt(at, BadIndex, "block type %d does not exist", t)
 	}
 }
 
@@ -82,8 +81,7 @@ func isValueType(b byte) bool {
 func (r *reader) valueType() ValueType {
 	b := r.u8()
 	if !r.failed && !isValueType(b) {
-		r.at--
-		r.bad(Unsupported, "%#x is not a value type of WebAssembly 2.0", b)
+		r.badAt(r.at-1, Unsupported, "%#x is not a value type of WebAssembly 2.0", b)
 	}
 	return ValueType(b)
 }
@@ -91,8 +89,7 @@ func (r *reader) valueType() ValueType {
 func (r *reader) refType() ValueType {
 	t := r.valueType()
 	if !r.failed && t != FuncRef && t != ExternRef {
-		r.at--
-		r.bad(Malformed, "%v is not a reference type", t)
+		r.badAt(r.at-1, Malformed, "%v is not a reference type", t)
 	}
 	return t
 }
@@ -147,8 +144,7 @@ func (p *parser) locals(r *reader, params int) (total int, groups []byte, count 
 		n := r.u32()
 		r.valueType()
 		if int64(n)+int64(total)+int64(params) > int64(p.limits.Locals) {
-			r.at = at
-			r.bad(TooManyLocals, "more than %d locals in one function", p.limits.Locals)
+			r.badAt(at, TooManyLocals, "more than %d locals in one function", p.limits.Locals)
 		}
 		if r.failed {
 			return total, nil, 0

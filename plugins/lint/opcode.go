@@ -131,7 +131,6 @@ func Instructions(code []byte, each func(Instruction)) {
 // runtime reads the one behind 0xfd as a single byte and takes a second byte 1 for a nop, which
 // comes to the same thing only then.
 func (r *reader) operation() (Op, immediate) {
-	at := r.at
 	op := r.u8()
 	if op != 0xfc && op != 0xfd {
 		return Op(op), plainImm[op]
@@ -140,7 +139,6 @@ func (r *reader) operation() (Op, immediate) {
 	sub := r.u32()
 	short := r.at-first == 1 || r.at-first == 2 && sub >= 0x80
 	if r.failed || sub > 0xff || !short {
-		r.at = at
 		return Op(op), immUnknown
 	}
 	if op == 0xfc {
@@ -155,8 +153,7 @@ func (r *reader) instruction(s *scope) Instruction {
 	op, imm := r.operation()
 	in.Op = op
 	if imm == immUnknown && !r.failed {
-		r.at = in.At
-		r.bad(Unsupported, "instruction %#x is not one of WebAssembly 2.0; build without "+
+		r.badAt(in.At, Unsupported, "instruction %#x is not one of WebAssembly 2.0; build without "+
 			"proposals such as threads, tail calls or exceptions", r.data[in.At])
 		return in
 	}

@@ -28,6 +28,14 @@ func (r *reader) bad(code Code, format string, args ...any) {
 	r.at = len(r.data)
 }
 
+// badAt records a problem at an earlier byte, unless something failed before.
+func (r *reader) badAt(at int, code Code, format string, args ...any) {
+	if !r.failed {
+		r.at = at
+		r.bad(code, format, args...)
+	}
+}
+
 func (r *reader) u8() byte {
 	if r.left() < 1 {
 		r.bad(Malformed, "the bytes end too early")
@@ -99,12 +107,10 @@ func (r *reader) count(what string, limit, size int) int {
 	case r.failed:
 		return 0
 	case int64(n)*int64(size) > int64(r.left()):
-		r.at = at
-		r.bad(Malformed, "%d %s are announced but only %d bytes are left", n, what, r.left())
+		r.badAt(at, Malformed, "%d %s are announced but only %d bytes are left", n, what, r.left())
 		return 0
 	case int64(n) > int64(limit):
-		r.at = at
-		r.bad(TooMany, "%d %s; at most %d are allowed", n, what, limit)
+		r.badAt(at, TooMany, "%d %s; at most %d are allowed", n, what, limit)
 		return 0
 	}
 	return int(n)
@@ -115,8 +121,7 @@ func (r *reader) name(limit int) string {
 	at := r.at
 	b := r.bytes(uint32(r.count("bytes of a name", limit, 1)))
 	if !utf8.Valid(b) {
-		r.at = at
-		r.bad(Malformed, "a name is not UTF-8")
+		r.badAt(at, Malformed, "a name is not UTF-8")
 		return ""
 	}
 	return string(b)
@@ -127,8 +132,7 @@ func (r *reader) index(what string, size int) uint32 {
 	at := r.at
 	i := r.u32()
 	if !r.failed && int64(i) >= int64(size) {
-		r.at = at
-		r.bad(BadIndex, "%s %d does not exist; there are %d", what, i, size)
+		r.badAt(at, BadIndex, "%s %d does not exist; there are %d", what, i, size)
 		return 0
 	}
 	return i

@@ -51,8 +51,7 @@ func (p *parser) sections(module []byte) {
 		base := r.offset() - len(payload)
 		switch {
 		case id > SectionDataCount:
-			r.at = at
-			r.bad(Unsupported, "section %d is not one of WebAssembly 2.0", id)
+			r.badAt(at, Unsupported, "section %d is not one of WebAssembly 2.0", id)
 			return
 		case id == SectionCustom:
 			if custom++; custom > maxCustom {
@@ -60,8 +59,7 @@ func (p *parser) sections(module []byte) {
 				return
 			}
 		case rank(id) <= last:
-			r.at = at
-			r.bad(Malformed, "section %d is repeated or out of order", id)
+			r.badAt(at, Malformed, "section %d is repeated or out of order", id)
 			return
 		default:
 			last = rank(id)
@@ -138,8 +136,7 @@ func (p *parser) valueTypes(r *reader, what string) []ValueType {
 	at := r.at
 	n := r.count(what, len(r.data), 1)
 	if n > p.limits.Params {
-		r.at = at
-		r.bad(BadSignature, "%d %s; at most %d are allowed", n, what, p.limits.Params)
+		r.badAt(at, BadSignature, "%d %s; at most %d are allowed", n, what, p.limits.Params)
 		return nil
 	}
 	var types []ValueType
@@ -155,9 +152,8 @@ func (p *parser) imports(r *reader) {
 		i := Import{Module: r.name(p.limits.NameBytes), Name: r.name(p.limits.NameBytes)}
 		kind := r.u8()
 		if !r.failed && kind != byte(ExportFunction) {
-			r.at = at
-			r.bad(BadImport, "%q.%q is imported and is not a function; a policy brings its own "+
-				"memory, tables and globals", i.Module, i.Name)
+			r.badAt(at, BadImport, "%q.%q is imported and is not a function; a policy brings "+
+				"its own memory, tables and globals", i.Module, i.Name)
 		}
 		i.Type = r.index("type", len(p.m.Types))
 		if r.failed {
@@ -182,9 +178,8 @@ func (p *parser) tables(r *reader) {
 		s := r.size("table")
 		if !r.failed && (int64(s.Min) > int64(p.limits.TableElements) ||
 			s.HasMax && int64(s.Max) > int64(p.limits.TableElements)) {
-			r.at = at
-			r.bad(TableSize, "the table has %d entries or may grow to %d; at most %d are allowed",
-				s.Min, s.Max, p.limits.TableElements)
+			r.badAt(at, TableSize, "the table has %d entries or may grow to %d; at most %d are "+
+				"allowed", s.Min, s.Max, p.limits.TableElements)
 		}
 		p.m.Tables = append(p.m.Tables, s)
 	}
@@ -195,9 +190,8 @@ func (p *parser) memories(r *reader) {
 		at := r.at
 		s := r.size("memory")
 		if !r.failed && int64(s.Min) > int64(p.limits.MemoryPages) {
-			r.at = at
-			r.bad(MemorySize, "the memory begins with %d pages of 64 KiB; at most %d are allowed "+
-				"(memory_limit)", s.Min, p.limits.MemoryPages)
+			r.badAt(at, MemorySize, "the memory begins with %d pages of 64 KiB; at most %d are "+
+				"allowed", s.Min, p.limits.MemoryPages)
 		}
 		p.m.Memories = append(p.m.Memories, s)
 	}

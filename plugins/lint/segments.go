@@ -161,8 +161,8 @@ func (p *parser) dataSegments(r *reader) {
 		if flags > 2 {
 			r.bad(Malformed, "a data segment has flags %#x", flags)
 		}
-		if flags == 2 {
-			r.memory(&p.scope)
+		if flags == 2 && r.u8() != 0 {
+			r.bad(Unsupported, "a data segment names a second memory; policies have one")
 		}
 		if flags != 1 {
 			p.constant(r)
