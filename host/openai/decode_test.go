@@ -208,7 +208,8 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, call := range strings.Fields("completion chat prep_recv remote_send start_generate") {
+		calls := "completion chat prep_recv remote_send start_generate"
+		for call := range strings.FieldsSeq(calls) {
 			got, err := decode(call, body)
 			if err == nil {
 				if !json.Valid(body) {

@@ -5,7 +5,7 @@
 //
 //  1. The least loaded instance that is up and not excluded is taken; the first in the file of
 //     equals.
-//  2. An instance's in-flight count is the number of tickets that hold it and have not let go of it.
+//  2. An instance's in-flight count is the number of tickets that hold it.
 //  3. An instance is down after DownAfter failed checks in a row, and up after one that succeeds.
 package placement
 
@@ -61,8 +61,8 @@ type instance struct {
 	name     string
 	failures int
 	inFlight int
-	// foreign is the load of the last report that did not come from this pool's own tickets: counting
-	// those twice would prefer whoever was not asked lately.
+	// foreign is the load of the last report that did not come from this pool's own tickets:
+	// counting those twice would prefer whoever was not asked lately.
 	foreign int
 }
 
@@ -79,7 +79,7 @@ func New(prefill, decode []string) (*Pool, error) {
 }
 
 // Replace takes another list of instances. Those that stay keep what is known of them, those that
-// go are no longer placed; tickets that hold one may still be released. On an error nothing changes.
+// go are no longer placed; tickets that hold one may still release it. On an error nothing changes.
 func (p *Pool) Replace(prefill, decode []string) error {
 	var next [roles][]*instance
 	for role, names := range [roles][]string{prefill, decode} {

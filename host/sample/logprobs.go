@@ -22,7 +22,8 @@ func Logprobs(logits []float32, chosen int32, top int) (Logprob, []Logprob, erro
 			top, MaxTopLogprobs)
 	}
 	if chosen < 0 || int(chosen) >= len(logits) {
-		return Logprob{}, nil, fmt.Errorf("token %d is outside the vocabulary of %d", chosen, len(logits))
+		return Logprob{}, nil, fmt.Errorf("token %d is outside the vocabulary of %d",
+			chosen, len(logits))
 	}
 	best, err := most(logits)
 	if err != nil {

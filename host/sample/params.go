@@ -54,7 +54,8 @@ func (p *Params) Validate() error {
 		{"presence_penalty", p.PresencePenalty, -2, 2},
 	} {
 		if !(f.value >= f.low && f.value <= f.high) {
-			return fmt.Errorf("%s is %v; it must be from %v to %.4g", f.name, f.value, f.low, f.high)
+			return fmt.Errorf("%s is %v; it must be from %v to %.4g",
+				f.name, f.value, f.low, f.high)
 		}
 	}
 	if len(p.LogitBias) > MaxLogitBias {
@@ -63,8 +64,8 @@ func (p *Params) Validate() error {
 	}
 	for _, id := range p.biased() {
 		if b := p.LogitBias[id]; id < 0 || !(b >= -100 && b <= 100) {
-			return fmt.Errorf("logit_bias of token %d is %v; ids are not negative, values from -100 to 100",
-				id, b)
+			return fmt.Errorf("logit_bias of token %d is %v; "+
+				"ids are not negative, values from -100 to 100", id, b)
 		}
 	}
 	return nil

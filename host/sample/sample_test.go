@@ -218,7 +218,8 @@ func TestValidate(t *testing.T) {
 			t.Log(err)
 		}
 	}
-	if _, err := New(Params{Temperature: 2, TopK: -1, TopP: 1, RepetitionPenalty: 1.2}); err != nil {
+	p := Params{Temperature: 2, TopK: -1, TopP: 1, RepetitionPenalty: 1.2}
+	if _, err := New(p); err != nil {
 		t.Error(err)
 	}
 }
@@ -253,8 +254,10 @@ func TestExp(t *testing.T) {
 			t.Fatalf("exp(%v) = %v, want %v", x, got, want)
 		}
 	}
-	if exp(0) != 1 || exp(math.Inf(-1)) != 0 || exp(-701) != 0 {
-		t.Errorf("exp(0) = %v, exp(-Inf) = %v, exp(-701) = %v", exp(0), exp(math.Inf(-1)), exp(-701))
+	for x, want := range map[float64]float64{0: 1, math.Inf(-1): 0, -701: 0} {
+		if got := exp(x); got != want {
+			t.Errorf("exp(%v) = %v, want %v", x, got, want)
+		}
 	}
 }
 

@@ -1,0 +1,51 @@
+package openai
+
+// Paths beside the three micro-serving calls.
+const (
+	// PathRelease drops the reservation that user names.
+	PathRelease = "/microserving/release"
+	// PathInstance answers an Instance.
+	PathInstance = "/microserving/instance"
+	// PathFiles gives the files of TokenizerFiles to routers, each under its name.
+	PathFiles = "/microserving/files/"
+)
+
+// Instance is what a router needs to know of an instance.
+type Instance struct {
+	Name     string   `json:"name"`
+	Role     string   `json:"role"`
+	Models   []string `json:"models"`
+	Context  int      `json:"max_model_len"`
+	Defaults Defaults `json:"defaults"`
+	// Compat is equal on instances that can hand requests over to each other; Parts says what it
+	// is made of, for people.
+	Compat      string            `json:"compat"`
+	Parts       map[string]string `json:"compat_parts"`
+	Fingerprint string            `json:"fingerprint"`
+	// Waiting and Running count requests now.
+	Waiting int `json:"waiting"`
+	Running int `json:"running"`
+}
+
+// Defaults hold for fields that a request leaves out. MaxTokens 0 is what the context leaves; a nil
+// Seed is a new one for each request.
+type Defaults struct {
+	Temperature float64 `json:"temperature"`
+	TopP        float64 `json:"top_p"`
+	MinP        float64 `json:"min_p"`
+	TopK        int     `json:"top_k"`
+	MaxTokens   int     `json:"max_tokens"`
+	Seed        *uint64 `json:"seed"`
+}
+
+// TokenizerFiles are the files of a model folder that make its tokenizer. All but the first may be
+// missing.
+func TokenizerFiles() []string {
+	return []string{"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+		"generation_config.json", "chat_template.jinja"}
+}
+
+// Release is the body of a release call.
+type Release struct {
+	User string `json:"user"`
+}
