@@ -1,0 +1,36 @@
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync/atomic"
+)
+
+// overKey marks the context of connections beyond the limit.
+type overKey struct{}
+
+func overLimit(r *http.Request) bool { return r.Context().Value(overKey{}) != nil }
+
+// Limit makes a server count its connections. Those beyond the limit are answered with 503 and
+// closed.
+func (s *Server) Limit(server *http.Server) {
+	var open atomic.Int64
+	server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+		most := s.options.MaxConnections
+		if most > 0 && open.Load() > int64(most) {
+			return context.WithValue(ctx, overKey{}, true)
+		}
+		return ctx
+	}
+	server.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+			s.options.Watch.Connections(1)
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+			s.options.Watch.Connections(-1)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/openai"
+)
+
+// maxRequestID bounds an id that a client brings.
+const maxRequestID = 128
+
+// requestID is the client's own label, if it is fit to print, or a new one.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	if id == "" || len(id) > maxRequestID {
+		return "req_" + randomHex()
+	}
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' {
+			return "req_" + randomHex()
+		}
+	}
+	return id
+}
+
+func randomHex() string {
+	var b [12]byte
+	rand.Read(b[:]) // It never fails.
+	return hex.EncodeToString(b[:])
+}
+
+func stack() string { return string(debug.Stack()) }
+
+// recorder remembers the status that was written.
+type recorder struct {
+	http.ResponseWriter
+	code int
+}
+
+func (w *recorder) WriteHeader(code int) {
+	if w.code == 0 {
+		w.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *recorder) Write(b []byte) (int, error) {
+	if w.code == 0 {
+		w.code = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach flush and deadlines.
+func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *recorder) status() int { return w.code }
+
+// body reads the whole body, within the limit. Only after its end does the server notice a client
+// that goes away.
+func (s *Server) body(x *exchange) ([]byte, *openai.Error) {
+	const slowest = 60 * time.Second
+	control := http.NewResponseController(x.w)
+	_ = control.SetReadDeadline(time.Now().Add(slowest)) // Tests' recorders have no deadlines.
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	data, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, s.options.MaxBody))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, openai.Errorf(openai.CodeRequestTooLarge, "",
+			"the body is larger than the limit of %d bytes (api.max_body)", s.options.MaxBody)
+	}
+	if err != nil {
+		return nil, openai.Errorf(openai.CodeInvalidJSON, "", "read the body: %v", err)
+	}
+	return data, nil
+}
+
+// fail answers with an error. Nothing was written before.
+func (s *Server) fail(x *exchange, e *openai.Error) {
+	s.options.Watch.Rejected(string(e.Code))
+	if e.Code == openai.CodeInternal {
+		s.options.Log.Error("request failed", "id", x.id, "error", e.Message)
+	}
+	if e.Code == openai.CodeClientDisconnected {
+		x.w.code = openai.Lookup(e.Code).Status // Counted, never sent.
+		return
+	}
+	openai.WriteError(x.w, e)
+}
+
+// wireError words a source's error for the client.
+func wireError(err error) *openai.Error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return openai.Errorf(openai.CodeQueueTimeout, "",
+			"the request took longer than the instance allows (api.request_timeout)")
+	}
+	if errors.Is(err, context.Canceled) {
+		return openai.Errorf(openai.CodeClientDisconnected, "", "the client went away")
+	}
+	g := generation.AsError(err)
+	return openai.Errorf(openai.Code(g.Code), g.Param, "%s", g.Message)
+}

@@ -1,0 +1,51 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/kvrelay/engine/host/openai"
+)
+
+// reply writes v as JSON with status 200.
+func (s *Server) reply(x *exchange, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		s.fail(x, openai.Errorf(openai.CodeInternal, "", "write the answer: %v", err))
+		return
+	}
+	x.w.Header().Set("Content-Type", "application/json")
+	x.w.WriteHeader(http.StatusOK)
+	_, _ = x.w.Write(data) // A client that is gone notices nothing.
+}
+
+// live says that the process answers.
+func (s *Server) live(x *exchange) { s.reply(x, map[string]string{"status": "live"}) }
+
+// ready says whether requests are taken now.
+func (s *Server) ready(x *exchange) {
+	if e := s.options.Ready(); e != nil {
+		openai.WriteError(x.w, e)
+		return
+	}
+	s.reply(x, map[string]string{"status": "ready"})
+}
+
+func (s *Server) metrics(x *exchange) { s.options.Metrics.ServeHTTP(x.w, x.r) }
+
+// models lists the served names.
+func (s *Server) models(x *exchange) {
+	m, e := s.options.Model()
+	if e != nil {
+		s.fail(x, e)
+		return
+	}
+	list := openai.ModelList{Object: openai.ObjectList, Data: []openai.Model{}}
+	for _, name := range m.Names {
+		list.Data = append(list.Data, openai.Model{
+			ID: name, Object: openai.ObjectModel, Created: m.Created.Unix(),
+			OwnedBy: "engine", MaxModelLen: m.Context,
+		})
+	}
+	s.reply(x, list)
+}

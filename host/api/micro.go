@@ -1,0 +1,147 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/openai"
+)
+
+func (s *Server) instance(x *exchange) { s.reply(x, s.options.Identity()) }
+
+// files serves the tokenizer's files; their names are fixed, so no path leads elsewhere.
+func (s *Server) files(x *exchange) {
+	name := strings.TrimPrefix(x.r.URL.Path, openai.PathFiles)
+	m, fault := s.options.Model()
+	switch {
+	case fault != nil:
+		s.fail(x, fault)
+		return
+	case !slices.Contains(openai.TokenizerFiles(), name):
+		s.fail(x, openai.Errorf(openai.CodeUnknownURL, "", "there is no file %.100q", name))
+		return
+	}
+	data, err := fs.ReadFile(m.Files, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.fail(x, openai.Errorf(openai.CodeUnknownURL, "", "the model has no %s", name))
+		return
+	}
+	if err != nil {
+		s.fail(x, openai.Errorf(openai.CodeInternal, "", "read %s: %v", name, err))
+		return
+	}
+	x.w.Header().Set("Content-Type", "application/octet-stream")
+	x.w.WriteHeader(http.StatusOK)
+	_, _ = x.w.Write(data) // A router that is gone notices nothing.
+}
+
+// micro reads a micro-serving call and its one prompt.
+func (s *Server) micro(x *exchange, decode func([]byte, openai.Limits) (*openai.Completion, *openai.Error),
+) (generation.Request, bool) {
+	body, fault := s.body(x)
+	var c *openai.Completion
+	if fault == nil {
+		c, fault = decode(body, openai.Limits{MaxStop: s.options.MaxStop})
+	}
+	var m *Model
+	if fault == nil {
+		m, fault = s.serving(c.Model)
+	}
+	if fault != nil {
+		s.fail(x, fault)
+		return generation.Request{}, false
+	}
+	return s.request(m, &c.Options, m.tokens(c.Prompts[0])), true
+}
+
+// prepareReceive serves prep_recv.
+func (s *Server) prepareReceive(x *exchange) {
+	var call *openai.PrepareReceive
+	ask, ok := s.micro(x, func(b []byte, l openai.Limits) (*openai.Completion, *openai.Error) {
+		var fault *openai.Error
+		if call, fault = openai.DecodePrepareReceive(b, l); fault != nil {
+			return nil, fault
+		}
+		return &call.Completion, nil
+	})
+	if !ok {
+		return
+	}
+	res, err := s.options.Handoff.PrepareReceive(x.r.Context(), ask, call.End)
+	if err != nil {
+		s.fail(x, wireError(err))
+		return
+	}
+	s.reply(x, openai.PrepareReceiveResponse{
+		KVAppendMetadata: res.Metadata, PrefixMatchedLength: res.Matched,
+	})
+}
+
+// remoteSend serves remote_send: it answers when the receiver has it all.
+func (s *Server) remoteSend(x *exchange) {
+	var call *openai.RemoteSend
+	ask, ok := s.micro(x, func(b []byte, l openai.Limits) (*openai.Completion, *openai.Error) {
+		var fault *openai.Error
+		if call, fault = openai.DecodeRemoteSend(b, l); fault != nil {
+			return nil, fault
+		}
+		return &call.Completion, nil
+	})
+	if !ok {
+		return
+	}
+	sent, err := s.options.Handoff.RemoteSend(x.r.Context(), ask, generation.Send{
+		Begin: call.Begin, End: call.End, Metadata: call.KVAddrInfo,
+	})
+	if err != nil {
+		fault := wireError(err)
+		fault.Reason = string(fault.Code)
+		s.fail(x, fault)
+		return
+	}
+	s.reply(x, openai.RemoteSendResponse{Status: "ok", SentTokens: sent.Tokens})
+}
+
+// startGenerate serves start_generate, in the form of a completion.
+func (s *Server) startGenerate(x *exchange) {
+	body, fault := s.body(x)
+	if fault != nil {
+		s.fail(x, fault)
+		return
+	}
+	call, fault := openai.DecodeStartGenerate(body, openai.Limits{MaxStop: s.options.MaxStop})
+	if fault != nil {
+		s.fail(x, fault)
+		return
+	}
+	s.complete(x, &call.Completion,
+		func(ctx context.Context, ask generation.Request) (generation.Stream, error) {
+			return s.options.Handoff.StartGenerate(ctx, ask, call.Begin)
+		})
+}
+
+// release drops a reservation; an unknown one is gone already.
+func (s *Server) release(x *exchange) {
+	body, fault := s.body(x)
+	if fault != nil {
+		s.fail(x, fault)
+		return
+	}
+	var call openai.Release
+	if err := json.Unmarshal(body, &call); err != nil || call.User == "" {
+		s.fail(x, openai.Errorf(openai.CodeMissingField, "user",
+			"release needs {\"user\": the id of the request}"))
+		return
+	}
+	if err := s.options.Handoff.Release(x.r.Context(), call.User); err != nil {
+		s.fail(x, wireError(err))
+		return
+	}
+	s.reply(x, map[string]string{"status": "ok"})
+}

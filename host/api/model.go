@@ -1,0 +1,108 @@
+package api
+
+import (
+	"encoding/json"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/sample"
+	"github.com/kvrelay/engine/host/tokenizer"
+)
+
+// Model is what requests need to know of the model that is served.
+type Model struct {
+	// Names are those that clients may send; the first is canonical.
+	Names   []string
+	Context int // most tokens of one request, prompt and output
+	Created time.Time
+	// Fingerprint tells apart what bears on the output: model, build, configuration.
+	Fingerprint string
+	Tokenizer   *tokenizer.Tokenizer
+	// Template is the chat template; with nil, TemplateError says why there is none.
+	Template      *tokenizer.ChatTemplate
+	TemplateError error
+	Defaults      openai.Defaults
+	// Files are the tokenizer's files, which routers fetch.
+	Files fs.FS
+}
+
+// named checks the name that a request asks for; none means the canonical one.
+func (m *Model) named(name string) *openai.Error {
+	if name == "" || slices.Contains(m.Names, name) {
+		return nil
+	}
+	return openai.ModelNotFound(name, m.Names)
+}
+
+// request builds what the source is asked, from the fields and the defaults.
+func (s *Server) request(m *Model, o *openai.Options, prompt []int32) generation.Request {
+	d := m.Defaults
+	r := generation.Request{
+		ID: o.User, Prompt: prompt, MaxTokens: value(o.MaxTokens, d.MaxTokens),
+		IgnoreEOS: o.IgnoreEOS, PinPrompt: o.PinPrompt,
+		Sampling: sample.Params{
+			Temperature: value(o.Temperature, d.Temperature),
+			TopP:        value(o.TopP, d.TopP), MinP: value(o.MinP, d.MinP),
+			TopK: value(o.TopK, d.TopK),
+		},
+	}
+	switch {
+	case o.Seed != nil:
+		r.Sampling.Seed = uint64(*o.Seed)
+	case d.Seed != nil:
+		r.Sampling.Seed = *d.Seed
+	default:
+		r.Sampling.Seed = s.options.Seed()
+	}
+	return r
+}
+
+func value[T any](given *T, otherwise T) T {
+	if given != nil {
+		return *given
+	}
+	return otherwise
+}
+
+// tokens returns a prompt's token ids: those given, or the text's with what the model puts around.
+func (m *Model) tokens(p openai.Prompt) []int32 {
+	if p.Tokens != nil {
+		return p.Tokens
+	}
+	return m.Tokenizer.Encode(p.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+}
+
+// conversation renders a chat with the model's template and encodes it.
+func (m *Model) conversation(messages []openai.Message) ([]int32, *openai.Error) {
+	if m.Template == nil {
+		return nil, openai.Errorf(openai.CodeInvalidValue, "messages",
+			"this model cannot chat: %v; use /v1/completions", m.TemplateError)
+	}
+	turns := make([]turn, len(messages))
+	for i, t := range messages {
+		turns[i] = turn{Role: t.Role, Content: t.Content, Name: t.Name}
+	}
+	data, err := json.Marshal(turns)
+	if err != nil {
+		return nil, openai.Errorf(openai.CodeInternal, "", "render the conversation: %v", err)
+	}
+	text, err := m.Template.Render(data, tokenizer.RenderOptions{AddGenerationPrompt: true})
+	if err != nil {
+		return nil, openai.Errorf(openai.CodeInvalidValue, "messages", "%v", err)
+	}
+	ids := m.Tokenizer.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
+	if len(ids) == 0 {
+		return nil, openai.Errorf(openai.CodeInvalidValue, "messages", "the conversation is empty")
+	}
+	return ids, nil
+}
+
+// turn is a message as chat templates see it.
+type turn struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+	Name    string `json:"name,omitempty"`
+}

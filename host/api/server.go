@@ -1,0 +1,186 @@
+// Package api is the HTTP face of an instance: the OpenAI-compatible routes, the micro-serving
+// calls, health and metrics. It decodes and bounds what comes in, turns text into tokens and
+// tokens into text, and maps every failure to one status and one JSON shape.
+//
+// What always holds:
+//
+//  1. Every answer that is no success is an error object, from every route.
+//  2. A client that goes away cancels what it asked for, wherever that runs.
+//  3. A stream that failed ends with an error event; it never just stops.
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/openai"
+)
+
+// Options are what a server serves and its bounds.
+type Options struct {
+	// Model is asked for with each request; a router has none before it met an instance.
+	Model func() (*Model, *openai.Error)
+	// Source generates. It may be nil where only micro-serving calls are served.
+	Source generation.Source
+	// Handoff takes the micro-serving calls; nil where there are none.
+	Handoff generation.Handoff
+	// Ready says why the instance takes no requests now; nil when it does.
+	Ready func() *openai.Error
+	// Metrics serves /metrics.
+	Metrics http.Handler
+	// Identity describes the instance to a router.
+	Identity func() openai.Instance
+	// Policy names the active policy.
+	Policy func() string
+	// Seed draws the seed of a request that brings none.
+	Seed func() uint64
+
+	MaxBody int64
+	MaxStop int
+	// RequestTimeout bounds a whole request, WriteTimeout the wait for a client that takes nothing,
+	// KeepAlive the silence in a stream; 0 turns the last off.
+	RequestTimeout, WriteTimeout, KeepAlive time.Duration
+	// MaxConnections bounds the connections of one listener.
+	MaxConnections int
+
+	Watch Watch
+	Log   *slog.Logger
+}
+
+// Watch hears what the metrics count. Its methods are called from many goroutines.
+type Watch interface {
+	// Answered is called once a request with its route's pattern.
+	Answered(route string, status int)
+	// Rejected is called with the code of each refusal.
+	Rejected(code string)
+	// Connections is the change in open connections.
+	Connections(change int)
+}
+
+// Server answers HTTP requests.
+type Server struct{ options Options }
+
+// New returns a server.
+func New(o Options) *Server {
+	if o.Watch == nil {
+		o.Watch = deaf{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Ready == nil {
+		o.Ready = func() *openai.Error { return nil }
+	}
+	if o.Policy == nil {
+		o.Policy = func() string { return "" }
+	}
+	return &Server{options: o}
+}
+
+type deaf struct{}
+
+func (deaf) Answered(string, int) {}
+func (deaf) Rejected(string)      {}
+func (deaf) Connections(int)      {}
+
+// API serves the listener of applications.
+func (s *Server) API() http.Handler {
+	return s.routes([]route{
+		{"POST", "/v1/completions", s.completions},
+		{"POST", "/v1/chat/completions", s.chat},
+		{"GET", "/v1/models", s.models},
+		{"GET", "/live", s.live},
+		{"GET", "/ready", s.ready},
+		{"GET", "/metrics", s.metrics},
+	})
+}
+
+// Internal serves the listener of routers and other instances.
+func (s *Server) Internal() http.Handler {
+	return s.routes([]route{
+		{"POST", openai.PathPrepareReceive, s.prepareReceive},
+		{"POST", openai.PathRemoteSend, s.remoteSend},
+		{"POST", openai.PathStartGenerate, s.startGenerate},
+		{"POST", openai.PathRelease, s.release},
+		{"GET", openai.PathInstance, s.instance},
+		{"GET", openai.PathFiles, s.files},
+		{"GET", "/live", s.live},
+		{"GET", "/ready", s.ready},
+		{"GET", "/metrics", s.metrics},
+	})
+}
+
+// exchange is one request and its answer.
+type exchange struct {
+	w        *recorder
+	r        *http.Request
+	id       string // of the request, in logs and error texts
+	accepted time.Time
+}
+
+// route is a method and a path, exact or ending in /.
+type route struct {
+	method, path string
+	handle       func(*exchange)
+}
+
+// routes dispatches by path and method, so that a wrong one gets our error and not plain text.
+func (s *Server) routes(list []route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{w: &recorder{ResponseWriter: w}, r: r, id: requestID(r), accepted: time.Now()}
+		x.w.Header().Set("X-Request-Id", x.id)
+		pattern := s.dispatch(list, x)
+		s.options.Watch.Answered(pattern, x.w.status())
+	})
+}
+
+// dispatch answers x and returns the pattern that metrics count it under.
+func (s *Server) dispatch(list []route, x *exchange) (pattern string) {
+	defer s.recoverPanic(x)
+	if overLimit(x.r) {
+		x.w.Header().Set("Connection", "close")
+		s.fail(x, openai.Errorf(openai.CodeTooManyConnections, "",
+			"%d connections are open already; try again later", s.options.MaxConnections))
+		return "refused"
+	}
+	allowed := ""
+	for _, route := range list {
+		if !matches(route.path, x.r.URL.Path) {
+			continue
+		}
+		if route.method == x.r.Method || route.method == "GET" && x.r.Method == "HEAD" {
+			route.handle(x)
+			return route.path
+		}
+		allowed = route.method
+	}
+	if allowed != "" {
+		x.w.Header().Set("Allow", allowed)
+		s.fail(x, openai.Errorf(openai.CodeMethodNotAllowed, "", "%s needs %s, not %s",
+			x.r.URL.Path, allowed, x.r.Method))
+		return "wrong method"
+	}
+	s.fail(x, openai.Errorf(openai.CodeUnknownURL, "", "there is no %s here", x.r.URL.Path))
+	return "unknown"
+}
+
+func matches(pattern, path string) bool {
+	if n := len(pattern); pattern[n-1] == '/' {
+		return len(path) > n && path[:n] == pattern
+	}
+	return pattern == path
+}
+
+// recoverPanic turns a bug of ours into an internal error for this one client.
+func (s *Server) recoverPanic(x *exchange) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	s.options.Log.Error("request handler panicked", "id", x.id, "cause", cause, "stack", stack())
+	if x.w.status() == 0 {
+		s.fail(x, openai.Errorf(openai.CodeInternal, "", "an internal error; request %s", x.id))
+	}
+}

@@ -1,0 +1,245 @@
+// Package engine runs the loop of one instance: hear, plan, run, commit, deliver. One goroutine owns
+// all state (the scheduler, the sequences, the hand-offs); everybody else talks to it through the
+// inbox and reads from streams.
+//
+// What always holds:
+//
+//  1. Every request that was admitted ends its stream exactly once, with a reason or an error.
+//  2. Whatever a request holds (pages, a lease, a transfer) is released on every way out.
+//  3. The loop never waits for a reader, a peer or a policy; it waits only when it has nothing to do.
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/kvrelay/engine/host/batch"
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/scheduler"
+	"github.com/kvrelay/engine/host/transfer"
+)
+
+// Runner computes one batch. The rows of logits belong to the rows that the batch asked for, in
+// order, and are valid until the next call.
+type Runner interface {
+	Run(b *batch.Batch) ([][]float32, error)
+}
+
+// Options are what an engine is made of.
+type Options struct {
+	// Models are the models that run over the same prompt, the main one first. One for now.
+	Models []Runner
+	// Scheduler is owned by the engine from now on.
+	Scheduler *scheduler.Scheduler
+	// Context is the most tokens of one request, prompt and output.
+	Context int
+	// EOS are the tokens that end a generation.
+	EOS []int32
+	// MaxPending bounds the requests on their way into the scheduler: its queue and its sequences.
+	MaxPending int
+	// RecomputeOnFailure: a reservation whose transfer failed is computed here. Otherwise its
+	// start is an error.
+	RecomputeOnFailure bool
+	// PolicyName names the policy that is active now, for reports.
+	PolicyName func() string
+	// Watch hears what metrics and logs are made of; nil hears nothing.
+	Watch Watch
+	Log   *slog.Logger
+}
+
+// Engine is one instance's loop and its hand-offs.
+type Engine struct {
+	options   Options
+	scheduler *scheduler.Scheduler
+	receiver  *transfer.Receiver
+	sender    *transfer.Sender
+	inbox     *inbox
+	started   time.Time
+	stopped   chan struct{} // closed when the loop has ended
+	admission admission
+
+	// Owned by the loop's goroutine.
+	requests map[scheduler.SequenceID]*request
+	labels   map[string]*request // reservations by the client's ID
+	leases   map[string]*request // reservations by lease
+	sends    map[string]*request // remote sends by transfer
+	fencing  map[string]scheduler.SequenceID
+	lastID   scheduler.SequenceID
+	costs    costFit
+	sampled  []int32
+	stalled  bool // the last plan was empty though there is work
+}
+
+// New returns an engine that is not running yet.
+func New(o Options) *Engine {
+	if o.Watch == nil {
+		o.Watch = deaf{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.PolicyName == nil {
+		o.PolicyName = func() string { return "" }
+	}
+	return &Engine{
+		options: o, scheduler: o.Scheduler, inbox: newInbox(),
+		started: time.Now(), stopped: make(chan struct{}),
+		admission: admission{most: int64(o.MaxPending)},
+		requests:  map[scheduler.SequenceID]*request{},
+		labels:    map[string]*request{}, leases: map[string]*request{},
+		sends: map[string]*request{}, fencing: map[string]scheduler.SequenceID{},
+	}
+}
+
+// Connect gives the engine the two ends of the transfer, whose events must go to Heard. Either may
+// be nil: the calls that need it are then refused. It is called before Run.
+func (e *Engine) Connect(r *transfer.Receiver, s *transfer.Sender) {
+	e.receiver, e.sender = r, s
+}
+
+// Now is the engine's monotonic clock.
+func (e *Engine) Now() time.Duration { return time.Since(e.started) }
+
+// Run is the loop. It ends when ctx does; requests still open end with an error.
+func (e *Engine) Run(ctx context.Context) {
+	defer e.close()
+	for ctx.Err() == nil {
+		heard := e.Now()
+		if !e.hear(ctx) {
+			continue
+		}
+		planned := e.Now()
+		plan := e.scheduler.Plan(planned, e.stepCosts())
+		e.stalled = plan.Empty() && len(plan.Grants) == 0
+		ran := e.Now()
+		logits, err := e.run(plan)
+		committed := e.Now()
+		if err != nil {
+			e.abandon(plan, err)
+			continue
+		}
+		ended := e.commit(plan, logits)
+		delivered := e.Now()
+		e.deliver(plan, ended)
+		e.observeStep(plan, stages{heard, planned, ran, committed, delivered, e.Now()})
+	}
+}
+
+// hear runs what others asked for and reports whether there is something to plan. It waits only
+// when there is not, or when nothing could be planned since the last time.
+func (e *Engine) hear(ctx context.Context) bool {
+	const idle, stalled = time.Second, 2 * time.Millisecond
+	if e.inbox.run() {
+		e.stalled = false
+	}
+	if e.scheduler.Work() && !e.stalled {
+		return true
+	}
+	e.options.Watch.State(e.scheduler.Stats(), e.scheduler.Leaked())
+	most := idle
+	if e.stalled {
+		most = stalled
+		e.stalled = false // Time alone may change a policy's mind.
+	}
+	e.inbox.wait(ctx.Done(), most)
+	return false
+}
+
+// run computes the plan's batch. After each layer what belongs to a remote send goes out.
+func (e *Engine) run(plan *scheduler.Plan) ([][]float32, error) {
+	if plan.Empty() {
+		return nil, nil
+	}
+	if len(plan.Sends) > 0 {
+		plan.Batch.LayerDone = func(layer int) { e.sendLayer(plan, layer) }
+	} else {
+		plan.Batch.LayerDone = nil
+	}
+	return e.options.Models[0].Run(&plan.Batch)
+}
+
+// commit samples, and applies the plan to the scheduler. It returns what became of each sampled
+// sequence.
+func (e *Engine) commit(plan *scheduler.Plan, logits [][]float32) []outcome {
+	now := e.Now()
+	e.sampled = e.sampled[:0]
+	var outcomes []outcome
+	for i, id := range plan.Samples {
+		out := e.sample(e.requests[id], logits[i])
+		e.sampled = append(e.sampled, out.token)
+		outcomes = append(outcomes, out)
+	}
+	e.countChunks(plan, now)
+	e.scheduler.Commit(plan, e.sampled, now)
+	for _, out := range outcomes {
+		if out.ended() {
+			must(e.scheduler.Finish(out.request.id, out.reason()))
+		}
+	}
+	return outcomes
+}
+
+// countChunks notes in the reports which prompts this step worked on.
+func (e *Engine) countChunks(plan *scheduler.Plan, now time.Duration) {
+	for _, chunk := range plan.Chunks {
+		r := e.requests[chunk.ID]
+		if chunk.Decode {
+			continue
+		}
+		if r.report.Chunks == 0 && r.kind == scheduler.Local {
+			r.report.Queue = now - r.accepted
+		}
+		r.report.Chunks++
+	}
+}
+
+// deliver hands out what the step made: tokens, ends, reservations, sealed transfers.
+func (e *Engine) deliver(plan *scheduler.Plan, outcomes []outcome) {
+	now := e.Now()
+	for _, out := range outcomes {
+		e.deliverToken(out, now)
+	}
+	for _, id := range plan.Failed {
+		e.fail(e.requests[id], generation.Errorf(generation.CodeInternal,
+			"the sequence could not get the pages it needs"))
+	}
+	for i := range plan.Grants {
+		e.grant(&plan.Grants[i])
+	}
+	for i := range plan.Sends {
+		e.sealSend(&plan.Sends[i])
+	}
+}
+
+// abandon takes a failed run back and fails the requests that were part of it: the device said no to
+// this batch, and nothing of it counts.
+func (e *Engine) abandon(plan *scheduler.Plan, cause error) {
+	e.options.Log.Error("step failed", "step", plan.Step, "error", cause)
+	failed := make([]*request, 0, len(plan.Chunks))
+	for _, chunk := range plan.Chunks {
+		failed = append(failed, e.requests[chunk.ID])
+	}
+	e.scheduler.Abandon(plan)
+	for _, r := range failed {
+		e.drop(r, generation.Errorf(generation.CodeInternal, "run step: %v", cause))
+	}
+}
+
+// close ends what is still open. The loop has ended.
+func (e *Engine) close() {
+	e.inbox.run()
+	e.inbox.close()
+	e.inbox.run()
+	for _, r := range e.requests {
+		e.drop(r, generation.Errorf(generation.CodeDraining, "the engine is shutting down"))
+	}
+	close(e.stopped)
+}
+
+// must panics on an error that only a bug of ours can cause.
+func must(err error) {
+	if err != nil {
+		panic("engine: " + err.Error())
+	}
+}

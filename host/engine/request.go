@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/sample"
+	"github.com/kvrelay/engine/host/scheduler"
+)
+
+// request is one admitted request and all it holds. The loop's goroutine owns it.
+type request struct {
+	id      scheduler.SequenceID
+	kind    scheduler.Kind
+	ask     generation.Request
+	stream  *stream // nil for a remote send, and for a reservation that nobody started
+	sampler *sample.Sampler
+	output  []int32 // kept only where penalties look at it
+
+	max, generated        int
+	report                generation.Report
+	accepted, first, last time.Duration
+
+	reservation *reservation // of a prepared request, until it generates by itself
+	send        *send        // of a remote send
+}
+
+// admission bounds the requests on their way in, before the scheduler's own queue can count them.
+type admission struct {
+	most    int64
+	pending atomic.Int64
+}
+
+func (a *admission) enter() error {
+	if a.pending.Add(1) > a.most && a.most > 0 {
+		a.pending.Add(-1)
+		return generation.Errorf(generation.CodeQueueFull,
+			"the queue is full: %d requests are on their way in", a.most)
+	}
+	return nil
+}
+
+func (a *admission) leave() { a.pending.Add(-1) }
+
+// submit hands a request to the scheduler and keeps it. The prompt's window is the kind's.
+func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end int) (*request, error) {
+	most := e.options.Context - len(ask.Prompt)
+	if len(ask.Prompt) == 0 {
+		return nil, &generation.Error{Code: generation.CodeInvalidValue, Param: "prompt",
+			Message: "the prompt is empty: it needs at least one token"}
+	}
+	if most < 1 {
+		return nil, tooLong(e.options.Context, len(ask.Prompt))
+	}
+	if ask.MaxTokens > 0 {
+		most = min(most, ask.MaxTokens)
+	}
+	sampler, err := sample.New(ask.Sampling)
+	if err != nil {
+		return nil, generation.Errorf(generation.CodeInvalidValue, "%v", err)
+	}
+	e.lastID++
+	r := &request{id: e.lastID, kind: kind, ask: ask, sampler: sampler, max: most, accepted: e.Now()}
+	err = e.scheduler.Submit(scheduler.Request{
+		ID: r.id, Kind: kind, Prompt: ask.Prompt, MaxNew: most, Begin: begin, End: end,
+		Arrival: r.accepted, Pinned: ask.PinPrompt,
+	})
+	if err != nil {
+		return nil, e.refusal(err, len(ask.Prompt))
+	}
+	e.requests[r.id] = r
+	return r, nil
+}
+
+func tooLong(context, prompt int) *generation.Error {
+	e := generation.Errorf(generation.CodeContextLength,
+		"This model's maximum context length is %d tokens; the prompt has %d and leaves no room "+
+			"for output. Shorten the prompt.", context, prompt)
+	e.Param = "prompt"
+	return e
+}
+
+// refusal words a scheduler's error for the client.
+func (e *Engine) refusal(err error, prompt int) *generation.Error {
+	switch {
+	case errors.Is(err, scheduler.ErrQueueFull):
+		return generation.Errorf(generation.CodeQueueFull, "%v: try again later", err)
+	case errors.Is(err, scheduler.ErrTooLong):
+		g := tooLong(e.options.Context, prompt)
+		g.Message = err.Error() + ". " + g.Message
+		return g
+	case errors.Is(err, scheduler.ErrWindow):
+		return generation.Errorf(generation.CodeInvalidWindow, "%v", err)
+	case errors.Is(err, scheduler.ErrNotDelivered):
+		return generation.Errorf(generation.CodeNotDelivered, "%v", err)
+	case errors.Is(err, scheduler.ErrUnknown), errors.Is(err, scheduler.ErrState):
+		return generation.Errorf(generation.CodeReservationNotFound, "%v", err)
+	case errors.Is(err, scheduler.ErrEmptyPrompt), errors.Is(err, scheduler.ErrMaxNew),
+		errors.Is(err, scheduler.ErrPinTooLarge):
+		return generation.Errorf(generation.CodeInvalidValue, "%v", err)
+	}
+	return generation.AsError(err)
+}
+
+// outcome is what sampling did for one sequence.
+type outcome struct {
+	request *request
+	token   int32
+	finish  generation.Finish // "" goes on
+	err     error
+	emit    bool // the token is part of the output
+}
+
+func (o *outcome) ended() bool { return o.finish != "" || o.err != nil }
+
+func (o *outcome) reason() scheduler.Reason {
+	switch {
+	case o.err != nil:
+		return scheduler.ReasonError
+	case o.finish == generation.FinishLength:
+		return scheduler.ReasonLength
+	}
+	return scheduler.ReasonStop
+}
+
+// sample chooses the next token of a sequence and says whether it was the last.
+func (e *Engine) sample(r *request, logits []float32) outcome {
+	out := outcome{request: r}
+	adjusts := r.ask.Sampling.Adjusts()
+	if adjusts {
+		r.sampler.Adjust(logits, r.ask.Prompt, r.output)
+	}
+	out.token, out.err = r.sampler.Pick(logits, r.generated)
+	if out.err != nil {
+		return out
+	}
+	if !r.ask.IgnoreEOS && slices.Contains(e.options.EOS, out.token) {
+		out.finish = generation.FinishStop
+		return out
+	}
+	out.emit = true
+	r.generated++
+	if adjusts {
+		r.output = append(r.output, out.token)
+	}
+	if r.generated >= r.max {
+		out.finish = generation.FinishLength
+	}
+	return out
+}
+
+// deliverToken hands a sampled token to its reader, and the end if it was the last.
+func (e *Engine) deliverToken(out outcome, now time.Duration) {
+	r := out.request
+	if r.first == 0 {
+		r.first = now
+		e.describe(r)
+		e.options.Watch.FirstToken(now - r.accepted)
+	} else {
+		e.options.Watch.NextToken(now - r.last)
+	}
+	r.last = now
+	r.report.Policy = e.options.PolicyName()
+	if out.emit {
+		r.stream.push(r.report, out.token)
+	}
+	switch {
+	case out.err != nil:
+		e.end(r, "", generation.Errorf(generation.CodeInternal, "%v", out.err))
+	case out.finish != "":
+		e.end(r, out.finish, nil)
+	}
+}
+
+// describe completes the report with what the scheduler knows, at the first token.
+func (e *Engine) describe(r *request) {
+	info, ok := e.scheduler.Info(r.id)
+	if !ok {
+		return
+	}
+	r.report.Cached = info.Cached
+	r.report.Prefill = r.first - r.accepted - r.report.Queue
+}
+
+// end closes a request that the scheduler has finished with.
+func (e *Engine) end(r *request, finish generation.Finish, err error) {
+	delete(e.requests, r.id)
+	e.forget(r)
+	if r.stream != nil {
+		r.stream.end(r.report, finish, err)
+	}
+	e.options.Watch.Finished(e.finished(r, finish, err))
+}
+
+// finished sums up a request for metrics and the log.
+func (e *Engine) finished(r *request, finish generation.Finish, err error) Finished {
+	now := e.Now()
+	f := Finished{
+		ID: r.ask.ID, PromptTokens: len(r.ask.Prompt), OutputTokens: r.generated,
+		Report: r.report, Total: now - r.accepted, Reason: string(finish), Kind: r.kind,
+	}
+	if r.first > 0 {
+		f.FirstToken = r.first - r.accepted
+		f.Decode = r.last - r.first
+	}
+	if err != nil {
+		f.Reason = "error"
+		if generation.AsError(err).Code == generation.CodeCancelled {
+			f.Reason = "cancelled"
+		}
+		f.Err = err
+	}
+	return f
+}
+
+// fail ends a request whose sequence the scheduler has already given up.
+func (e *Engine) fail(r *request, err *generation.Error) {
+	if r == nil {
+		return
+	}
+	if r.send != nil {
+		e.cancelSend(r, err)
+		return
+	}
+	e.fence(r)
+	e.answer(r, err)
+	e.end(r, "", err)
+}
+
+// drop ends a request in any state and releases all it holds.
+func (e *Engine) drop(r *request, err *generation.Error) {
+	if r == nil || e.requests[r.id] == nil {
+		return
+	}
+	if r.send != nil {
+		e.cancelSend(r, err)
+		return
+	}
+	lease, fenced := e.fence(r)
+	held, _ := e.scheduler.Cancel(r.id) // Unknown only when it has just finished.
+	e.settle(r.id, lease, held, fenced)
+	e.answer(r, err)
+	e.end(r, "", err)
+}
+
+// answer gives an error to the calls that still wait for a reservation or its start.
+func (e *Engine) answer(r *request, err *generation.Error) {
+	if r.reservation != nil && r.reservation.reply != nil {
+		r.reservation.reply(generation.Reservation{}, err)
+		r.reservation.reply = nil
+	}
+	if r.reservation != nil && r.reservation.start != nil {
+		r.reservation.start.reply(nil, err)
+		r.reservation.start = nil
+	}
+}
+
+// cancelled is the error of a request whose client has gone.
+func cancelled() *generation.Error {
+	return generation.Errorf(generation.CodeCancelled, "the client went away")
+}

@@ -1,0 +1,290 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/sample"
+	"github.com/kvrelay/engine/host/scheduler"
+	"github.com/kvrelay/engine/host/transfer"
+)
+
+// reservation is what a prepared request holds until it generates by itself.
+type reservation struct {
+	reply func(generation.Reservation, error) // the call that waits for the pages; nil once answered
+	lease string                              // "" before the grant and after the release
+	end   int
+	// matched positions are here from the prefix cache, delivered ones from a sender.
+	matched   int
+	writing   bool
+	delivered bool
+	failed    *transfer.Error
+	// start is the call that waits for a live writer to end one way or the other.
+	start *pendingStart
+}
+
+type pendingStart struct {
+	begin int
+	reply func(generation.Stream, error)
+	ctx   context.Context
+	ask   generation.Request
+}
+
+// PrepareReceive implements generation.Handoff.
+func (e *Engine) PrepareReceive(
+	ctx context.Context, ask generation.Request, end int,
+) (generation.Reservation, error) {
+	type answer struct {
+		generation.Reservation
+		err error
+	}
+	answers := make(chan answer, 1)
+	r, err := call(ctx, e, func() (*request, error) {
+		return e.prepare(ask, end, func(res generation.Reservation, err error) {
+			answers <- answer{res, err}
+		})
+	})
+	if err != nil {
+		return generation.Reservation{}, err
+	}
+	select {
+	case a := <-answers:
+		return a.Reservation, a.err
+	case <-e.stopped:
+		return generation.Reservation{}, stopping()
+	case <-ctx.Done():
+		id := r.id
+		e.inbox.put(func() { e.drop(e.requests[id], cancelled()) })
+		return generation.Reservation{}, cancelled()
+	}
+}
+
+// prepare queues a reservation; reply is called once, when its pages are there or cannot be.
+func (e *Engine) prepare(
+	ask generation.Request, end int, reply func(generation.Reservation, error),
+) (*request, error) {
+	if e.receiver == nil {
+		return nil, generation.Errorf(generation.CodeInvalidValue,
+			"this instance does not receive: its role is prefill, or it has no internal listener")
+	}
+	if ask.ID == "" {
+		return nil, &generation.Error{Code: generation.CodeInvalidValue, Param: "user",
+			Message: "user is empty: it is the id that ties the micro-serving calls together"}
+	}
+	if e.labels[ask.ID] != nil {
+		return nil, &generation.Error{Code: generation.CodeIDInUse, Param: "user",
+			Message: fmt.Sprintf("request id %q has a reservation already", ask.ID)}
+	}
+	r, err := e.submit(scheduler.PrepareReceive, ask, 0, end)
+	if err != nil {
+		return nil, err
+	}
+	if end < 0 {
+		end += len(ask.Prompt)
+	}
+	r.reservation = &reservation{reply: reply, end: end}
+	e.labels[ask.ID] = r
+	return r, nil
+}
+
+// grant makes the lease of a reservation whose pages are there, and answers the call.
+func (e *Engine) grant(g *scheduler.Grant) {
+	r := e.requests[g.ID]
+	res := r.reservation
+	res.matched = g.Matched
+	lease := fmt.Sprintf("r%d", r.id)
+	metadata, err := e.receiver.Grant(lease, transfer.Reservation{
+		Window:   transfer.Window{Begin: g.Matched, End: g.End},
+		Segments: [][]transfer.Segment{segments(g.Segments)},
+	})
+	if err != nil {
+		e.drop(r, generation.Errorf(generation.CodeQueueFull, "grant a lease: %v", err))
+		return
+	}
+	res.lease = lease
+	e.leases[lease] = r
+	r.report.Queue = e.Now() - r.accepted
+	res.reply(generation.Reservation{Metadata: metadata, Matched: g.Matched, End: g.End}, nil)
+	res.reply = nil
+}
+
+// segments turns [nseg, pos, len, ...] into pairs.
+func segments(flat []int) []transfer.Segment {
+	list := make([]transfer.Segment, flat[0])
+	for i := range list {
+		list[i] = transfer.Segment{Slot: flat[1+2*i], Count: flat[2+2*i]}
+	}
+	return list
+}
+
+// StartGenerate implements generation.Handoff.
+func (e *Engine) StartGenerate(
+	ctx context.Context, ask generation.Request, begin int,
+) (generation.Stream, error) {
+	type answer struct {
+		stream generation.Stream
+		err    error
+	}
+	answers := make(chan answer, 1)
+	_, err := call(ctx, e, func() (struct{}, error) {
+		return struct{}{}, e.start(pendingStart{begin: begin, ctx: ctx, ask: ask,
+			reply: func(s generation.Stream, err error) { answers <- answer{s, err} }})
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case a := <-answers:
+		return a.stream, a.err
+	case <-e.stopped:
+		return nil, stopping()
+	case <-ctx.Done():
+		e.inbox.put(func() { e.drop(e.labels[ask.ID], cancelled()) })
+		return nil, cancelled()
+	}
+}
+
+// start finds the reservation and goes on from it as soon as its writer has ended.
+func (e *Engine) start(p pendingStart) error {
+	if p.begin < 0 {
+		p.begin += len(p.ask.Prompt)
+	}
+	r := e.labels[p.ask.ID]
+	switch {
+	case r == nil && p.begin == 0:
+		r, err := e.submit(scheduler.Local, p.ask, 0, 0)
+		if err != nil {
+			return err
+		}
+		p.reply(e.open(p.ctx, r), nil)
+		return nil
+	case r == nil:
+		return generation.Errorf(generation.CodeReservationNotFound,
+			"no reservation %q: it is unknown, expired or released; begin 0 needs none", p.ask.ID)
+	case !slices.Equal(r.ask.Prompt, p.ask.Prompt):
+		return &generation.Error{Code: generation.CodeInvalidValue, Param: "prompt",
+			Message: fmt.Sprintf("the prompt differs from the one that %q prepared", p.ask.ID)}
+	case p.begin < 0 || p.begin > r.reservation.end:
+		return generation.Errorf(generation.CodeInvalidWindow,
+			"begin is %d, but only [0, %d) was prepared", p.begin, r.reservation.end)
+	case r.reservation.reply != nil:
+		return generation.Errorf(generation.CodeNotDelivered,
+			"reservation %q has no pages yet: prep_recv has not been answered", p.ask.ID)
+	case r.reservation.start != nil:
+		return generation.Errorf(generation.CodeIDInUse, "%q is being started already", p.ask.ID)
+	}
+	res := r.reservation
+	res.start = &p
+	if !res.writing || p.begin <= res.matched {
+		e.resolveStart(r)
+	}
+	return nil
+}
+
+// resolveStart lets a started reservation go on: from what was delivered, or, when the transfer was
+// lost or never came, by computing the prompt here if the configuration says so.
+func (e *Engine) resolveStart(r *request) {
+	res := r.reservation
+	p := res.start
+	if p == nil {
+		return
+	}
+	res.start = nil
+	if !res.delivered && p.begin > res.matched && !e.options.RecomputeOnFailure {
+		err := generation.Errorf(generation.CodeNotDelivered,
+			"positions [%d, %d) of %q have not been delivered", res.matched, p.begin, r.ask.ID)
+		if res.failed != nil {
+			err = generation.Errorf(generation.CodeTransferFailed,
+				"the transfer of %q was lost: %v", r.ask.ID, res.failed)
+			e.drop(r, err)
+		}
+		p.reply(nil, err)
+		return
+	}
+	if err := e.proceed(r, p.begin); err != nil {
+		p.reply(nil, e.refusal(err, len(r.ask.Prompt)))
+		e.drop(r, generation.AsError(err))
+		return
+	}
+	e.takeOver(r, p)
+}
+
+// proceed makes the scheduler compute the rest of the prompt, and ends the lease.
+func (e *Engine) proceed(r *request, begin int) error {
+	lease, fenced := e.fence(r)
+	if r.reservation.delivered || r.reservation.end == 0 {
+		return e.scheduler.StartGenerate(r.id, begin)
+	}
+	held, err := e.scheduler.Recompute(r.id)
+	e.settle(r.id, lease, held, fenced)
+	return err
+}
+
+// takeOver turns the reservation into a generation of its own.
+func (e *Engine) takeOver(r *request, p *pendingStart) {
+	delete(e.labels, r.ask.ID)
+	r.reservation = nil
+	r.ask.Sampling, r.ask.IgnoreEOS = p.ask.Sampling, p.ask.IgnoreEOS
+	if p.ask.MaxTokens > 0 {
+		r.max = min(r.max, p.ask.MaxTokens)
+	}
+	sampler, err := sample.New(r.ask.Sampling)
+	if err != nil {
+		bad := generation.Errorf(generation.CodeInvalidValue, "%v", err)
+		p.reply(nil, bad)
+		e.drop(r, bad)
+		return
+	}
+	r.sampler = sampler
+	p.reply(e.open(p.ctx, r), nil)
+}
+
+// fence ends the lease of a request, if it has one, and reports whether no writer is left. The
+// scheduler hears of a writer whose Opened event is still on its way, so that what comes next keeps
+// the pages out of reach.
+func (e *Engine) fence(r *request) (lease string, fenced bool) {
+	if r.reservation == nil || r.reservation.lease == "" {
+		return "", true
+	}
+	lease = r.reservation.lease
+	r.reservation.lease = ""
+	delete(e.leases, lease)
+	fenced = e.receiver.Release(lease)
+	if state, _ := e.scheduler.State(r.id); !fenced && state == scheduler.Prepared {
+		must(e.scheduler.Receiving(r.id))
+	}
+	return lease, fenced
+}
+
+// settle frees pages in quarantine, if held says so, now or when their writer is fenced.
+func (e *Engine) settle(id scheduler.SequenceID, lease string, held, fenced bool) {
+	switch {
+	case !held:
+	case fenced:
+		must(e.scheduler.Release(id))
+	default:
+		e.fencing[lease] = id
+	}
+}
+
+// forget drops the names under which a request is found.
+func (e *Engine) forget(r *request) {
+	if e.labels[r.ask.ID] == r {
+		delete(e.labels, r.ask.ID)
+	}
+	if r.reservation != nil && r.reservation.lease != "" {
+		delete(e.leases, r.reservation.lease)
+	}
+}
+
+// Release implements generation.Handoff.
+func (e *Engine) Release(ctx context.Context, id string) error {
+	_, err := call(ctx, e, func() (struct{}, error) {
+		e.drop(e.labels[id], generation.Errorf(generation.CodeReservationNotFound,
+			"reservation %q was released", id))
+		return struct{}{}, nil
+	})
+	return err
+}

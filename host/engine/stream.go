@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/kvrelay/engine/host/generation"
+)
+
+// stream hands one request's output from the engine's goroutine to one reader. It holds at most the
+// request's max tokens, so a slow reader never makes the engine wait.
+type stream struct {
+	stop    func()      // asks the engine to end the generation as stopped
+	release func() bool // ends the watch on the reader's context
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	pending generation.Update
+	ended   bool
+	err     error
+}
+
+func newStream() *stream { return &stream{wake: make(chan struct{}, 1)} }
+
+// Next implements generation.Stream.
+func (s *stream) Next(ctx context.Context) (generation.Update, error) {
+	for {
+		s.mu.Lock()
+		ready := len(s.pending.Tokens) > 0 || s.ended
+		update, err := s.pending, s.err
+		if ready {
+			s.pending.Tokens = nil
+			if len(update.Tokens) > 0 && err != nil {
+				err = nil // The tokens first; the error is still there for the next call.
+			}
+		}
+		s.mu.Unlock()
+		if ready {
+			return update, err
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return generation.Update{}, ctx.Err()
+		}
+	}
+}
+
+// Stop implements generation.Stream.
+func (s *stream) Stop() { s.stop() }
+
+// push adds tokens and brings the report up to date.
+func (s *stream) push(report generation.Report, tokens ...int32) {
+	s.mu.Lock()
+	s.pending.Tokens = append(s.pending.Tokens, tokens...)
+	s.pending.Report = report
+	s.mu.Unlock()
+	s.signal()
+}
+
+// end closes the stream with a reason or an error. Later calls change nothing.
+func (s *stream) end(report generation.Report, finish generation.Finish, err error) {
+	s.mu.Lock()
+	if !s.ended {
+		s.ended, s.err = true, err
+		s.pending.Finish, s.pending.Report = finish, report
+	}
+	s.mu.Unlock()
+	s.release()
+	s.signal()
+}
+
+func (s *stream) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

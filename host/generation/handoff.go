@@ -1,0 +1,50 @@
+package generation
+
+import (
+	"context"
+	"time"
+)
+
+// Handoff is what an instance offers to those who split a generation over two: the micro-serving
+// calls. Requests of one generation carry one ID.
+type Handoff interface {
+	// PrepareReceive reserves pages for prompt[:end] and answers what a sender needs. A negative
+	// end counts from the prompt's end.
+	PrepareReceive(ctx context.Context, r Request, end int) (Reservation, error)
+	// RemoteSend computes prompt[:send.End] and answers when the receiver has all keys and values
+	// of [send.Begin, send.End).
+	RemoteSend(ctx context.Context, r Request, send Send) (Sent, error)
+	// StartGenerate goes on from a reservation whose prompt[:begin] is there, and computes the rest
+	// of the prompt itself. Without a reservation begin must be 0.
+	StartGenerate(ctx context.Context, r Request, begin int) (Stream, error)
+	// Release drops the reservation of an id in any state. Unknown ids are no error.
+	Release(ctx context.Context, id string) error
+}
+
+// Reservation is the answer of PrepareReceive.
+type Reservation struct {
+	// Metadata is opaque to all but the receiver and the sender.
+	Metadata string
+	// Matched prompt tokens are in the receiver's prefix cache and need not be sent.
+	Matched int
+	// End is the end of the window after a negative one was counted from the prompt's end.
+	End int
+}
+
+// Send is the window of a remote send and where it goes. A negative End counts from the prompt's end.
+type Send struct {
+	Begin, End int
+	Metadata   string
+}
+
+// Sent is what a remote send delivered.
+type Sent struct {
+	// Tokens is the window's length, Cached what the sender's prefix cache held of the prompt.
+	Tokens, Cached int
+	// Chunks is the count of prefill chunks computed.
+	Chunks int
+	// Bytes of keys and values crossed the connection, within Elapsed from the first to the
+	// acknowledgement.
+	Bytes   int64
+	Elapsed time.Duration
+}

@@ -1,0 +1,161 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing/fstest"
+	"time"
+
+	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/placement"
+	"github.com/kvrelay/engine/host/tokenizer"
+)
+
+// Model is what the instances serve, as the first of them told it.
+type Model struct {
+	Instance  openai.Instance
+	Met       time.Time
+	Files     fs.FS
+	Tokenizer *tokenizer.Tokenizer
+}
+
+// Run asks the instances for their health until ctx ends.
+func (r *Router) Run(ctx context.Context) {
+	ticker := time.NewTicker(r.options.HealthInterval)
+	defer ticker.Stop()
+	for {
+		r.checkAll(ctx)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// checkAll asks every instance at once and waits for the answers.
+func (r *Router) checkAll(ctx context.Context) {
+	var wait sync.WaitGroup
+	for role, urls := range r.urls {
+		for _, name := range slices.Sorted(maps.Keys(urls)) {
+			wait.Go(func() { r.check(ctx, role, name) })
+		}
+	}
+	wait.Wait()
+}
+
+// check asks one instance whether it is ready and who it is.
+func (r *Router) check(ctx context.Context, role placement.Role, name string) {
+	ctx, cancel := context.WithTimeout(ctx, r.options.ConnectTimeout+time.Second)
+	defer cancel()
+	url := r.urls[role][name]
+	var who openai.Instance
+	err := r.fetchJSON(ctx, url+"/ready", &struct{}{})
+	if err == nil {
+		err = r.fetchJSON(ctx, url+openai.PathInstance, &who)
+	}
+	if err == nil {
+		err = r.meet(ctx, role, name, who)
+	}
+	var changed bool
+	r.settle(func(p *placement.Pool) {
+		if err != nil {
+			changed = p.Failed(role, name)
+			return
+		}
+		changed = p.Healthy(role, name, placement.Report{Waiting: who.Waiting, Running: who.Running})
+	})
+	switch {
+	case changed && err != nil:
+		r.options.Log.Warn("instance is down", "instance", name, "role", role.String(), "error", err)
+	case changed:
+		r.options.Log.Info("instance is up again", "instance", name, "role", role.String())
+	}
+}
+
+// meet remembers who an instance is, learns the model from the first, and refuses one that could not
+// hand requests over to those met before.
+func (r *Router) meet(ctx context.Context, role placement.Role, name string, who openai.Instance) error {
+	key := role.String() + "/" + name
+	r.mu.Lock()
+	before, met := r.known[key]
+	model := r.model
+	r.mu.Unlock()
+	if met && before.Compat == who.Compat && model != nil {
+		return nil
+	}
+	if model != nil && model.Instance.Compat != who.Compat {
+		if r.othersOf(key, model.Instance.Compat) {
+			return errors.New("it cannot work with " + model.Instance.Name + ": " +
+				differences(who, model.Instance))
+		}
+		model = nil // The last of its kind is gone: the instances serve another model now.
+	}
+	if model == nil {
+		var err error
+		if model, err = r.learn(ctx, r.urls[role][name], who); err != nil {
+			return err
+		}
+		r.options.Log.Info("model learned", "instance", name, "model", who.Models[0],
+			"context", who.Context)
+	}
+	r.mu.Lock()
+	r.known[key], r.model = who, model
+	r.mu.Unlock()
+	return nil
+}
+
+// othersOf reports whether an instance other than key was met with that digest.
+func (r *Router) othersOf(key, compat string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, who := range r.known {
+		if k != key && who.Compat == compat {
+			return true
+		}
+	}
+	return false
+}
+
+// differences names what two instances do not have in common.
+func differences(a, b openai.Instance) string {
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(a.Parts)) {
+		if a.Parts[key] != b.Parts[key] {
+			list = append(list, key+" is "+a.Parts[key]+" here and "+b.Parts[key]+" there")
+		}
+	}
+	if len(list) == 0 {
+		return "their compatibility digests differ"
+	}
+	return strings.Join(list, "; ")
+}
+
+// learn fetches the tokenizer's files.
+func (r *Router) learn(ctx context.Context, url string, who openai.Instance) (*Model, error) {
+	if len(who.Models) == 0 {
+		return nil, errors.New("it serves no model")
+	}
+	files := fstest.MapFS{}
+	for i, name := range openai.TokenizerFiles() {
+		data, err := r.fetch(ctx, url+openai.PathFiles+name, maxFile)
+		if fault, ok := errors.AsType[*openai.Error](err); ok && i > 0 &&
+			fault.Code == openai.CodeUnknownURL {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		files[name] = &fstest.MapFile{Data: data}
+	}
+	tokens, err := tokenizer.Load(files)
+	if err != nil {
+		return nil, err
+	}
+	return &Model{Instance: who, Met: time.Now(), Files: files, Tokenizer: tokens}, nil
+}

@@ -1,0 +1,146 @@
+// Package router fronts many instances: it pairs a prefill and a decode instance for each request,
+// drives them by the micro-serving calls, and hands the tokens on. It is a generation.Source, so the
+// same API serves it as serves an engine. It learns the model's tokenizer from its instances.
+//
+// What always holds:
+//
+//  1. A request is tried again elsewhere only while no token of it has been handed on.
+//  2. A client that goes away ends the calls of its request, and its reservation is released.
+//  3. What a request counted as in flight is counted down on every way out.
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/placement"
+)
+
+// Endpoint is one instance: its name and the URL of its internal listener.
+type Endpoint struct{ Name, URL string }
+
+// Options are the instances and how patient the router is with them.
+type Options struct {
+	Prefill, Decode []Endpoint
+	// Retries is how many other instances are tried for a request.
+	Retries int
+	// ConnectTimeout bounds the dialling, HealthInterval is how often instances are asked.
+	ConnectTimeout, HealthInterval time.Duration
+	Watch                          Watch
+	Log                            *slog.Logger
+}
+
+// Watch hears what the metrics count. Its methods are called from many goroutines.
+type Watch interface {
+	// Placed tells whether a prompt was prefilled remotely, or locally on the decode instance.
+	Placed(decision string)
+	// Retried tells why a request was tried again.
+	Retried(reason string)
+	// Instances gives the state of all instances.
+	Instances([]placement.Instance)
+}
+
+// Router pairs instances and drives them.
+type Router struct {
+	options Options
+	client  *http.Client
+	urls    map[placement.Role]map[string]string
+
+	mu    sync.Mutex
+	pool  *placement.Pool
+	model *Model
+	known map[string]openai.Instance // by role/name, what each last said
+}
+
+// New returns a router that has met no instance yet. Run makes it meet them.
+func New(o Options) (*Router, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Watch == nil {
+		o.Watch = deaf{}
+	}
+	r := &Router{options: o, known: map[string]openai.Instance{},
+		urls: map[placement.Role]map[string]string{placement.Prefill: {}, placement.Decode: {}},
+		client: &http.Client{Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: o.ConnectTimeout}).DialContext,
+			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute,
+		}},
+	}
+	names := func(role placement.Role, list []Endpoint) (names []string) {
+		for _, e := range list {
+			names = append(names, e.Name)
+			r.urls[role][e.Name] = strings.TrimSuffix(e.URL, "/")
+		}
+		return names
+	}
+	pool, err := placement.New(names(placement.Prefill, o.Prefill), names(placement.Decode, o.Decode))
+	if err != nil {
+		return nil, fmt.Errorf("router instances: %w", err)
+	}
+	r.pool = pool
+	return r, nil
+}
+
+type deaf struct{}
+
+func (deaf) Placed(string)                  {}
+func (deaf) Retried(string)                 {}
+func (deaf) Instances([]placement.Instance) {}
+
+// Ready says why no request can be served now; nil when one can.
+func (r *Router) Ready() *openai.Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.pool.Ready() {
+		return openai.Errorf(openai.CodeNoHealthyDecode, "", "no decode instance answers")
+	}
+	if r.model == nil {
+		return openai.Errorf(openai.CodeModelLoading, "", "no instance has told its model yet")
+	}
+	return nil
+}
+
+// Model is the model that the instances serve.
+func (r *Router) Model() (*Model, *openai.Error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.model == nil {
+		return nil, openai.Errorf(openai.CodeModelLoading, "", "no instance has told its model yet")
+	}
+	return r.model, nil
+}
+
+// place gives the ticket its instances.
+func (r *Router) place(t *placement.Ticket, remote bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if remote {
+		return r.pool.Place(t)
+	}
+	return r.pool.PlaceDecode(t)
+}
+
+// settle changes a ticket under the lock and tells the watch.
+func (r *Router) settle(change func(*placement.Pool)) {
+	r.mu.Lock()
+	change(r.pool)
+	all := r.pool.Snapshot()
+	r.mu.Unlock()
+	r.options.Watch.Instances(all)
+}
+
+// unreachable reports whether an error means that an instance did not answer, as against that it
+// refused.
+func unreachable(err error) bool {
+	_, refused := errors.AsType[*openai.Error](err)
+	return !refused && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+}
