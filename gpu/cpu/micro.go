@@ -77,36 +77,38 @@ func goMicro() *micro {
 type lanes [panelRows]float64
 
 // wideners convert one step of a panel, by type.
-var wideners = [gpu.BF16 + 1]func(*lanes, unsafe.Pointer){widenF32, widenF16, widenBF16}
+var wideners = [gpu.BF16 + 1]func(unsafe.Pointer) lanes{widenF32, widenF16, widenBF16}
 
-func widenF32(w *lanes, b unsafe.Pointer) {
+func widenF32(b unsafe.Pointer) (w lanes) {
 	for j, v := range (*[panelRows]float32)(b) {
 		w[j] = float64(v)
 	}
+	return w
 }
 
-func widenF16(w *lanes, b unsafe.Pointer) {
+func widenF16(b unsafe.Pointer) (w lanes) {
 	for j, v := range (*[panelRows]uint16)(b) {
 		w[j] = float64(halfToFloat(v))
 	}
+	return w
 }
 
-func widenBF16(w *lanes, b unsafe.Pointer) {
+func widenBF16(b unsafe.Pointer) (w lanes) {
 	for j, v := range (*[panelRows]uint16)(b) {
 		w[j] = float64(bfloatToFloat(v))
 	}
+	return w
 }
 
 // tileGo is the tile kernel in plain Go. The loop is fma32 written out, because a call an FMA would
 // take longer than the FMA.
-func tileGo(t *tile, rows int, widen func(*lanes, unsafe.Pointer)) {
+func tileGo(t *tile, rows int, widen func(unsafe.Pointer) lanes) {
 	var sums [tileRows][panelRows]float32
 	for r := range rows {
 		sums[r] = *(*[panelRows]float32)(unsafe.Add(t.init, uintptr(r)*t.ldi))
 	}
-	var w lanes
 	for k := range t.k {
-		widen(&w, unsafe.Add(t.b, uintptr(k)*t.ldb))
+		w := widen(unsafe.Add(t.b, uintptr(k)*t.ldb))
 		for r := range rows {
 			x := float64(*(*float32)(unsafe.Add(t.a, uintptr(r)*t.lda+uintptr(k)*4)))
 			row := &sums[r]

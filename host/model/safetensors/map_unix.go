@@ -1,0 +1,38 @@
+//go:build unix
+
+package safetensors
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// mapFile maps a regular file read-only.
+func mapFile(path string) ([]byte, func() error, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, errors.New("not a regular file")
+	}
+	size := info.Size()
+	if size == 0 { // an empty mapping is an error, an empty file a value
+		return nil, func() error { return nil }, nil
+	}
+	if int64(int(size)) != size {
+		return nil, nil, fmt.Errorf("%d bytes cannot be mapped on this machine", size)
+	}
+	data, err := syscall.Mmap(int(file.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_PRIVATE)
+	if err != nil {
+		return nil, nil, fmt.Errorf("map %d bytes into memory: %w", size, err)
+	}
+	return data, func() error { return syscall.Munmap(data) }, nil
+}
