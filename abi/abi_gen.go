@@ -86,8 +86,8 @@ type Header struct {
 	Role uint32
 	// KV bytes marked for sending and not yet acknowledged. No source yet: 0.
 	SendBacklogBytes uint64
-	// Measured rate of the link to decode instances, bytes a microsecond. 0: unknown. No source yet:
-	// 0.
+	// Measured rate of the link to decode instances, bytes a microsecond. 0: unknown. No source
+	// yet: 0.
 	LinkBytesPerUS uint32
 	// KV bytes of one token, all layers.
 	KVBytesPerToken uint32
@@ -209,8 +209,8 @@ func (r *Header) Decode(src []byte) error {
 	return nil
 }
 
-// Record is one request as a policy sees it, at a fixed slot of the resident table for as long as
-// the request lives. The first 64 bytes are what a decision usually needs.
+// Record is one request as a policy sees it, at a fixed slot of the resident table for as long
+// as the request lives. The first 64 bytes are what a decision usually needs.
 type Record struct {
 	// Unique for the engine's life and rising with submission: the last word in every tie.
 	ID uint64
@@ -333,8 +333,8 @@ func (r *Record) Decode(src []byte) error {
 	return nil
 }
 
-// Decision is one entry of a policy's ordered answer, written by the guest. The first is the most
-// important.
+// Decision is one entry of a policy's ordered answer, written by the guest. The first is the
+// most important.
 type Decision struct {
 	// Slot of the record.
 	Slot uint32
@@ -432,8 +432,8 @@ func (r *Descriptor) Encode(dst []byte) {
 	binary.LittleEndian.PutUint64(dst[56:], r.Reserved)
 }
 
-// Decode reads the record from src[:DescriptorSize]. It says nothing about its values: any bytes
-// decode. The one error is a short src.
+// Decode reads the record from src[:DescriptorSize]. It says nothing about its values: any
+// bytes decode. The one error is a short src.
 func (r *Descriptor) Decode(src []byte) error {
 	if len(src) < DescriptorSize {
 		return short("descriptor", DescriptorSize, len(src))
@@ -457,7 +457,8 @@ func (r *Descriptor) Decode(src []byte) error {
 	return nil
 }
 
-// Peer is a decode instance KV can be sent to. Indices start at 1; a record's peer 0 means none.
+// Peer is a decode instance KV can be sent to. Indices start at 1; a record's peer 0 means
+// none.
 type Peer struct {
 	// What a record's peer names.
 	Index uint32

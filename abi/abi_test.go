@@ -16,21 +16,20 @@ type codec interface {
 	Decode(src []byte) error
 }
 
-// records lists every record: a golden one, an empty one, its size, and its first byte of padding.
+// records lists every record: a golden one, how to make an empty one, and its size.
 var records = []struct {
-	name         string
-	golden, zero func() codec
-	size         int
+	name   string
+	golden codec
+	zero   func() codec
+	size   int
 }{
-	{"header", func() codec { return goldenHeader() }, func() codec { return new(Header) }, HeaderSize},
-	{"record", func() codec { return goldenRecord() }, func() codec { return new(Record) }, RecordSize},
-	{"decision", func() codec { return goldenDecision() }, func() codec { return new(Decision) },
-		DecisionSize},
-	{"descriptor", func() codec { return goldenDescriptor() }, func() codec { return new(Descriptor) },
-		DescriptorSize},
-	{"peer", func() codec { return goldenPeer() }, func() codec { return new(Peer) }, PeerSize},
-	{"tenant", func() codec { return goldenTenant() }, func() codec { return new(Tenant) }, TenantSize},
-	{"event", func() codec { return goldenEvent() }, func() codec { return new(Event) }, EventSize},
+	{"header", goldenHeader(), func() codec { return new(Header) }, HeaderSize},
+	{"record", goldenRecord(), func() codec { return new(Record) }, RecordSize},
+	{"decision", goldenDecision(), func() codec { return new(Decision) }, DecisionSize},
+	{"descriptor", goldenDescriptor(), func() codec { return new(Descriptor) }, DescriptorSize},
+	{"peer", goldenPeer(), func() codec { return new(Peer) }, PeerSize},
+	{"tenant", goldenTenant(), func() codec { return new(Tenant) }, TenantSize},
+	{"event", goldenEvent(), func() codec { return new(Event) }, EventSize},
 }
 
 // goldenBytes reads the bytes column of a golden file.
@@ -60,7 +59,7 @@ func TestGoldenBytes(t *testing.T) {
 			t.Fatalf("%s: golden file holds %d bytes, size is %d", r.name, len(want), r.size)
 		}
 		got := bytes.Repeat([]byte{0xEE}, r.size+1)
-		r.golden().Encode(got)
+		r.golden.Encode(got)
 		if !bytes.Equal(got[:r.size], want) {
 			t.Errorf("%s: Encode\n got %x\nwant %x", r.name, got[:r.size], want)
 		}
@@ -71,8 +70,8 @@ func TestGoldenBytes(t *testing.T) {
 		if err := read.Decode(want); err != nil {
 			t.Errorf("%s: %v", r.name, err)
 		}
-		if !reflect.DeepEqual(read, r.golden()) {
-			t.Errorf("%s: Decode\n got %+v\nwant %+v", r.name, read, r.golden())
+		if !reflect.DeepEqual(read, r.golden) {
+			t.Errorf("%s: Decode\n got %+v\nwant %+v", r.name, read, r.golden)
 		}
 	}
 }

@@ -29,8 +29,8 @@ func (d *Descriptor) Check(offered uint64) error {
 		problem("the module requires what this host does not offer: %s", CapNames(missing))
 	}
 	if d.Flags&DescSelects == 0 {
-		problem("flag selects (%d) is not set: a module that only sets chunk lengths is not yet usable",
-			DescSelects)
+		problem("flag selects (%d) is not set: a module that only sets chunk lengths is not "+
+			"usable yet", DescSelects)
 	}
 	if d.Flags&DescNeedsTenants != 0 && offered&CapTenants == 0 {
 		problem("flag needs_tenants is set and this host offers no tenants (capability 4)")

@@ -44,7 +44,8 @@ func cNumber(ctype string, n int64) string {
 
 func cStruct(b *strings.Builder, r record) {
 	doc := strings.Join(strings.Fields(r.Doc), " ")
-	fmt.Fprintf(b, "\n/* %s */\ntypedef struct {\n", strings.Replace(doc, goName(r.Name), "pol_"+r.Name, 1))
+	doc = strings.Replace(doc, goName(r.Name), "pol_"+r.Name, 1)
+	fmt.Fprintf(b, "\n/* %s */\ntypedef struct {\n", doc)
 	for _, f := range r.Fields {
 		decl := cType(f.Type) + " " + cField(f.Name)
 		if f.Pad && f.bytes() > 8 || strings.HasPrefix(f.Type, "bytes:") {
@@ -57,10 +58,11 @@ func cStruct(b *strings.Builder, r record) {
 		fmt.Fprintf(b, "    %s; /* %d: %s%s */\n", decl, f.Offset, f.Doc, note)
 	}
 	fmt.Fprintf(b, "} pol_%s;\n", r.Name)
-	fmt.Fprintf(b, "POL_ASSERT(sizeof(pol_%s) == %d, \"size of pol_%s\");\n", r.Name, r.Size, r.Name)
+	name := "pol_" + r.Name
+	fmt.Fprintf(b, "POL_ASSERT(sizeof(%s) == %d, \"size of %s\");\n", name, r.Size, name)
 	for _, f := range r.Fields {
-		fmt.Fprintf(b, "POL_ASSERT(offsetof(pol_%s, %s) == %d, \"pol_%s.%s\");\n", r.Name, cField(f.Name),
-			f.Offset, r.Name, f.Name)
+		fmt.Fprintf(b, "POL_ASSERT(offsetof(%s, %s) == %d, \"%s.%s\");\n", name, cField(f.Name),
+			f.Offset, name, f.Name)
 	}
 }
 

@@ -98,7 +98,8 @@ func TestBadSourceIsRefused(t *testing.T) {
 func TestSplice(t *testing.T) {
 	fill := func(what string) (string, error) { return "new " + what + "\n", nil }
 	got, err := splice([]byte("a\n<!-- abi: x y -->\nold\n<!-- abi: end -->\nb\n"), fill)
-	if want := "a\n<!-- abi: x y -->\nnew x y\n<!-- abi: end -->\nb\n"; err != nil || string(got) != want {
+	want := "a\n<!-- abi: x y -->\nnew x y\n<!-- abi: end -->\nb\n"
+	if err != nil || string(got) != want {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, bad := range []string{

@@ -29,7 +29,7 @@ func goName(name string) string {
 func comment(b *bytes.Buffer, indent, text string) {
 	line := indent + "//"
 	for word := range strings.FieldsSeq(text) {
-		if len(line)+1+len(word) > 98 && line != indent+"//" {
+		if len(line)+1+len(word) > 96 && line != indent+"//" {
 			fmt.Fprintln(b, line)
 			line = indent + "//"
 		}
@@ -42,7 +42,7 @@ func comment(b *bytes.Buffer, indent, text string) {
 func goCodec(s *schema) ([]byte, error) {
 	b := bytes.NewBufferString(goHead)
 	b.WriteString("package abi\n\nimport \"encoding/binary\"\n\n")
-	b.WriteString("// Version of the ABI, and the mark at the start of a header and a descriptor.\n")
+	comment(b, "", "Version of the ABI, and the mark at the start of a header and a descriptor.")
 	fmt.Fprintf(b, "const (\nMajor = %d\nMinor = %d\n", s.ABI.Major, s.ABI.Minor)
 	fmt.Fprintf(b, "Magic = %#x // %q, little-endian.\n)\n\n", s.magic(), s.ABI.Magic)
 	b.WriteString("// Sizes of the records, bytes.\nconst (\n")
@@ -86,7 +86,7 @@ func goType(f field) string {
 
 func goEncode(b *bytes.Buffer, r record) {
 	name := goName(r.Name)
-	comment(b, "", fmt.Sprintf("Encode writes the record into dst[:%sSize]; a shorter dst panics.", name))
+	comment(b, "", "Encode writes the record into dst[:"+name+"Size]; a shorter dst panics.")
 	fmt.Fprintf(b, "func (r *%s) Encode(dst []byte) {\n_ = dst[%sSize-1]\n", name, name)
 	for _, f := range r.Fields {
 		switch {
@@ -115,10 +115,11 @@ func goClear(b *bytes.Buffer, f field) {
 
 func goDecode(b *bytes.Buffer, r record) {
 	name := goName(r.Name)
-	comment(b, "", fmt.Sprintf("Decode reads the record from src[:%sSize]. It says nothing about its "+
-		"values: any bytes decode. The one error is a short src.", name))
+	comment(b, "", "Decode reads the record from src[:"+name+"Size]. It says nothing about its "+
+		"values: any bytes decode. The one error is a short src.")
 	fmt.Fprintf(b, "func (r *%s) Decode(src []byte) error {\n", name)
-	fmt.Fprintf(b, "if len(src) < %sSize {\nreturn short(%q, %sSize, len(src))\n}\n", name, r.Name, name)
+	fmt.Fprintf(b, "if len(src) < %sSize {\n", name)
+	fmt.Fprintf(b, "return short(%q, %sSize, len(src))\n}\n", r.Name, name)
 	fmt.Fprintf(b, "_ = src[%sSize-1]\n", name)
 	for _, f := range r.Fields {
 		switch {
@@ -205,8 +206,8 @@ func goFunctions(b *bytes.Buffer, s *schema) {
 	module := ""
 	for _, f := range s.Imports {
 		if f.Module != module {
-			fmt.Fprintf(b, "\tModule%s = %q\n", goName(strings.TrimSuffix(f.Module, "_v1")), f.Module)
 			module = f.Module
+			fmt.Fprintf(b, "\tModule%s = %q\n", goName(strings.TrimSuffix(module, "_v1")), module)
 		}
 		comment(b, "\t", f.Doc)
 		fmt.Fprintf(b, "\tImport%s = %q\n", goName(f.Name), f.Name)

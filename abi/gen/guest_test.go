@@ -49,9 +49,10 @@ func layoutC(s *schema) string {
 	b.WriteString("#include \"pol.h\"\n")
 	for _, r := range s.Records {
 		for _, f := range r.Fields {
-			fmt.Fprintf(&b, "POL_ASSERT(offsetof(pol_%s, %s) == %d, \"\");\n", r.Name, cField(f.Name), f.Offset)
-			fmt.Fprintf(&b, "POL_ASSERT(sizeof(((pol_%s *)0)->%s) == %d, \"\");\n", r.Name, cField(f.Name),
-				f.bytes())
+			where := fmt.Sprintf("offsetof(pol_%s, %s)", r.Name, cField(f.Name))
+			size := fmt.Sprintf("sizeof(((pol_%s *)0)->%s)", r.Name, cField(f.Name))
+			fmt.Fprintf(&b, "POL_ASSERT(%s == %d, \"\");\n", where, f.Offset)
+			fmt.Fprintf(&b, "POL_ASSERT(%s == %d, \"\");\n", size, f.bytes())
 		}
 		fmt.Fprintf(&b, "POL_ASSERT(sizeof(pol_%s) == %d, \"\");\n", r.Name, r.Size)
 	}
@@ -71,7 +72,8 @@ func TestHeaderForCLaysOutTheRecords(t *testing.T) {
 	}{
 		{"C", "layout.c", []string{"gcc", "clang-14", "clang"}, []string{"-std=c11"}},
 		{"C++", "layout.cc", []string{"g++", "clang-14", "clang"}, []string{"-std=c++17"}},
-		{"wasm32", "layout.c", []string{"clang-14"}, []string{"-std=c11", "--target=wasm32", "-ffreestanding"}},
+		{"wasm32", "layout.c", []string{"clang-14"},
+			[]string{"-std=c11", "--target=wasm32", "-ffreestanding"}},
 		{"wasm32 C++", "layout.cc", []string{"clang-14"},
 			[]string{"-std=c++17", "--target=wasm32", "-ffreestanding"}},
 	} {
@@ -80,8 +82,8 @@ func TestHeaderForCLaysOutTheRecords(t *testing.T) {
 			if err := os.WriteFile(file, []byte(layoutC(source(t))), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			flags := append(c.flags, "-Wall", "-Wextra", "-Werror", "-I../guest/c", "-fsyntax-only", file)
-			printed(t, tool(t, c.tools...), flags...)
+			flags := append(c.flags, "-Wall", "-Wextra", "-Werror", "-I../guest/c", "-fsyntax-only")
+			printed(t, tool(t, c.tools...), append(flags, file)...)
 		})
 	}
 }
@@ -89,8 +91,8 @@ func TestHeaderForCLaysOutTheRecords(t *testing.T) {
 func TestHelpersForC(t *testing.T) {
 	cc := tool(t, "gcc", "clang-14", "clang")
 	program := filepath.Join(t.TempDir(), "pol_test")
-	printed(t, cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I../guest/c", "../guest/c/pol_test.c",
-		"-o", program)
+	printed(t, cc, "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-I../guest/c",
+		"../guest/c/pol_test.c", "-o", program)
 	printed(t, program)
 }
 
@@ -103,7 +105,8 @@ func TestRustLaysOutTheRecords(t *testing.T) {
 	}
 	fmt.Fprintf(&program, "#![allow(dead_code)]\n#[path = %q]\nmod abi;\nfn main() {\n", view)
 	for _, r := range source(t).Records {
-		fmt.Fprintf(&program, "let r = abi::%s::default();\nlet at = &r as *const _ as usize;\n", goName(r.Name))
+		fmt.Fprintf(&program, "let r = abi::%s::default();\n", goName(r.Name))
+		program.WriteString("let at = &r as *const _ as usize;\n")
 		for _, f := range r.Fields {
 			fmt.Fprintf(&program, "println!(\"%s.%s {} {}\", &r.%s as *const _ as usize - at, "+
 				"std::mem::size_of_val(&r.%s));\n", r.Name, f.Name, f.Name, f.Name)

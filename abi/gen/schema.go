@@ -126,7 +126,7 @@ func (r record) check() error {
 			return fmt.Errorf("field %s: type %q", f.Name, f.Type)
 		}
 		if f.Offset != next {
-			return fmt.Errorf("field %s: at %d, the field before ends at %d", f.Name, f.Offset, next)
+			return fmt.Errorf("field %s: at %d, the one before ends at %d", f.Name, f.Offset, next)
 		}
 		if !f.Pad && f.Offset%size != 0 {
 			return fmt.Errorf("field %s: offset %d is no multiple of %d", f.Name, f.Offset, size)

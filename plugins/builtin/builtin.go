@@ -1,6 +1,6 @@
-// Package builtin holds the shipped policies as WebAssembly modules, built from examples/plugins and
-// embedded, so that an engine has policies without any file. A test of plugins/policyfile rebuilds
-// them and compares.
+// Package builtin holds the shipped policies as WebAssembly modules, built from examples/plugins
+// and embedded, so that an engine has policies without any file. A test of plugins/policyfile
+// rebuilds them and compares.
 package builtin
 
 import (

@@ -16,12 +16,13 @@ func TestModules(t *testing.T) {
 	if !slices.IsSorted(names) {
 		t.Errorf("%q is not sorted", names)
 	}
+	exports := []string{"memory", "pol_abi_v1", "pol_buffer", "pol_init", "pol_decide"}
 	for _, name := range names {
 		module, ok := Module(name)
 		if !ok || !bytes.HasPrefix(module, []byte("\x00asm\x01\x00\x00\x00")) {
 			t.Errorf("%s: no module", name)
 		}
-		for _, export := range []string{"memory", "pol_abi_v1", "pol_buffer", "pol_init", "pol_decide"} {
+		for _, export := range exports {
 			if !bytes.Contains(module, []byte(export)) {
 				t.Errorf("%s: does not export %s", name, export)
 			}

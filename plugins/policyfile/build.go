@@ -21,7 +21,8 @@ type Dirs struct {
 func (b Build) Missing(ctx context.Context) []string {
 	var missing []string
 	for _, tool := range b.Tools {
-		printed, err := exec.CommandContext(ctx, tool.Command[0], tool.Command[1:]...).CombinedOutput()
+		run := exec.CommandContext(ctx, tool.Command[0], tool.Command[1:]...)
+		printed, err := run.CombinedOutput()
 		if err == nil && strings.Contains(string(printed), tool.Version) {
 			continue
 		}
@@ -29,8 +30,8 @@ func (b Build) Missing(ctx context.Context) []string {
 		if err != nil {
 			is = err.Error()
 		}
-		missing = append(missing, fmt.Sprintf("want %s, have %s; install it by: %s", tool.Version, is,
-			tool.Install))
+		missing = append(missing, fmt.Sprintf("want %s, have %s; install it by: %s",
+			tool.Version, is, tool.Install))
 	}
 	return missing
 }

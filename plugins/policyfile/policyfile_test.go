@@ -82,7 +82,8 @@ func TestShippedModules(t *testing.T) {
 				t.Error(err)
 			}
 			shipped := filepath.Join(root, "plugins/builtin", file.Name+".wasm")
-			compareBuild(t, file, Dirs{Source: source, SDK: filepath.Join(root, "abi/guest")}, shipped)
+			dirs := Dirs{Source: source, SDK: filepath.Join(root, "abi/guest")}
+			compareBuild(t, file, dirs, shipped)
 		})
 	}
 }
