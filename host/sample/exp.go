@@ -15,8 +15,8 @@ const (
 	c10 = c9 / 10
 )
 
-// exp is e^x for x in [-700, 0], and 0 below. It is faster than math.Exp, and the same bits on every
-// processor, where math.Exp is not: a choice must not change with the instance. The conversions
+// exp is e^x for x in [-700, 0], and 0 below. It is faster than math.Exp and the same bits on every
+// processor, which math.Exp is not: a choice must not change with the instance. The conversions
 // keep the compiler from fusing a product with a sum.
 func exp(x float64) float64 {
 	if x < -700 {

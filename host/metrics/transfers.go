@@ -1,0 +1,95 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Direction is a transfer's, seen from this instance.
+type Direction uint8
+
+// The directions.
+const (
+	Send Direction = iota
+	Receive
+	directions
+)
+
+func (d Direction) String() string { return [directions]string{"send", "receive"}[d] }
+
+// TransferFailure is why a transfer failed.
+type TransferFailure string
+
+// The failures.
+const (
+	FailTimeout      TransferFailure = "timeout"
+	FailReset        TransferFailure = "reset"
+	FailRefused      TransferFailure = "refused"
+	FailDigest       TransferFailure = "digest"
+	FailLease        TransferFailure = "lease"
+	FailIncompatible TransferFailure = "incompatible"
+)
+
+// transfers are the series about handoffs.
+type transfers struct {
+	bytes    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	inflight [directions]prometheus.Gauge
+	failures *prometheus.CounterVec
+
+	granted, writing, sealed prometheus.Gauge
+	expired                  prometheus.Counter
+}
+
+func (t *transfers) register(k maker) {
+	t.bytes = k.counters("engine_transfer_bytes_total", "Bytes of keys and values.",
+		"direction", "transport")
+	t.seconds = k.histograms("engine_transfer_seconds",
+		"From the first byte to the acknowledgement.", transferBuckets(), "direction", "transport")
+	inflight := k.gauges("engine_transfers_inflight", "Transfers going on.", "direction")
+	t.failures = k.counters("engine_transfer_failures_total", "Transfers that failed.",
+		"direction", "reason")
+	for d := range directions {
+		t.inflight[d] = inflight.WithLabelValues(d.String())
+		t.bytes.WithLabelValues(d.String(), "tcp")
+		t.seconds.WithLabelValues(d.String(), "tcp")
+		for _, f := range []TransferFailure{
+			FailTimeout, FailReset, FailRefused, FailDigest, FailLease, FailIncompatible,
+		} {
+			t.failures.WithLabelValues(d.String(), string(f))
+		}
+	}
+	leases := k.gauges("engine_leases", "Reservations for KV to come.", "state")
+	t.granted, t.writing = leases.WithLabelValues("granted"), leases.WithLabelValues("writing")
+	t.sealed = leases.WithLabelValues("sealed")
+	t.expired = k.counter("engine_leases_expired_total", "Reservations that ran out.")
+}
+
+// TransferBytes counts bytes; transport is tcp, unix or shm.
+func (m *Metrics) TransferBytes(d Direction, transport string, n int64) {
+	m.bytes.WithLabelValues(d.String(), transport).Add(float64(n))
+}
+
+// TransferDone takes the time of a transfer that was acknowledged.
+func (m *Metrics) TransferDone(d Direction, transport string, took time.Duration) {
+	observe(m.seconds.WithLabelValues(d.String(), transport), took)
+}
+
+// AddTransfers counts a transfer that began (1) or ended (-1).
+func (m *Metrics) AddTransfers(d Direction, n int) { m.inflight[d].Add(float64(n)) }
+
+// TransferFailed counts a failure.
+func (m *Metrics) TransferFailed(d Direction, why TransferFailure) {
+	m.failures.WithLabelValues(d.String(), string(why)).Inc()
+}
+
+// SetLeases sets how many leases are granted but not written, being written, and sealed.
+func (m *Metrics) SetLeases(granted, writing, sealed int) {
+	m.granted.Set(float64(granted))
+	m.writing.Set(float64(writing))
+	m.sealed.Set(float64(sealed))
+}
+
+// LeasesExpired counts leases that ran out.
+func (m *Metrics) LeasesExpired(n int) { m.expired.Add(float64(n)) }
