@@ -1,6 +1,9 @@
 package scheduler
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Limits are the numbers that may change between two steps.
 type Limits struct {
@@ -31,6 +34,30 @@ type Limits struct {
 	MaxEmptySteps int
 }
 
+// complete fills in what 0 stands for, or says what cannot be.
+func (l Limits) complete() (Limits, error) {
+	if l.ChunkMax == 0 {
+		l.ChunkMax = l.TokenBudget
+	}
+	if l.MaxAdmit == 0 {
+		l.MaxAdmit = l.MaxSeqs
+	}
+	l.ChunkAlign = max(l.ChunkAlign, 1)
+	l.ChunkMax = min(l.ChunkMax, l.TokenBudget)
+	switch {
+	case l.MaxSeqs < 1 || l.TokenBudget < 1 || l.MaxQueue < 1:
+		return l, fmt.Errorf("scheduler: max_num_seqs %d, token_budget %d, max_queue %d: each must be 1 or more",
+			l.MaxSeqs, l.TokenBudget, l.MaxQueue)
+	case l.ChunkMax < l.ChunkAlign:
+		return l, fmt.Errorf("scheduler: chunk_align %d is more than a chunk may have, %d",
+			l.ChunkAlign, l.ChunkMax)
+	case l.MaxAdmit < 0 || l.MaxPreempt < 0 || l.ReservePages < 0:
+		return l, fmt.Errorf("scheduler: max_admit %d, max_preempt %d, reserve_pages %d: none may be negative",
+			l.MaxAdmit, l.MaxPreempt, l.ReservePages)
+	}
+	return l, nil
+}
+
 // Options are what a scheduler is made with.
 type Options struct {
 	Limits
@@ -51,10 +78,13 @@ type Options struct {
 
 // StepCosts is what the engine measured and policies are told; zero means unknown.
 type StepCosts struct {
-	LastStep          time.Duration
-	Fixed             time.Duration
-	PerToken          time.Duration
+	// LastStep is how long the previous step took.
+	LastStep time.Duration
+	// Fixed, PerToken and PerContextTokenPS (picoseconds) are a running fit of step times: a step's
+	// fixed cost, that of a prefill token, and that of a token for each token of its context.
+	Fixed, PerToken   time.Duration
 	PerContextTokenPS uint32
-	SendBacklogBytes  int64
-	LinkBytesPerUS    uint32
+	// SendBacklogBytes is KV marked for sending and not acknowledged, LinkBytesPerUS the measured rate.
+	SendBacklogBytes int64
+	LinkBytesPerUS   uint32
 }

@@ -1,6 +1,9 @@
 package scheduler
 
 import (
+	"time"
+
+	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
 )
@@ -21,8 +24,8 @@ type Plan struct {
 	Grants []Grant
 	// Preempted lost their pages in this step and wait again.
 	Preempted []SequenceID
-	// Failed could never get pages: they are finished with ReasonError. Their pages, if any were
-	// being sent, wait for SendReleased.
+	// Failed are remote sends that could never get pages: they are finished. Their pages, if any were
+	// being sent, wait for SendReleased; State says Finished then, and nothing otherwise.
 	Failed []SequenceID
 	// Decision tells how the policy fared.
 	Decision Decision
@@ -44,11 +47,11 @@ type Chunk struct {
 // Send is the part of a remote send that becomes ready in this step.
 type Send struct {
 	ID SequenceID
-	// Cached is the run of positions whose KV was there already and belongs to the window; it is
+	// Positions [CachedStart, CachedEnd) were in the prefix cache and belong to the window; they are
 	// sent page to page. Not empty in the first chunk only.
 	CachedStart, CachedEnd int
-	// Fresh is the run of positions that this step computes and that belongs to the window; each
-	// layer of it may be sent when LayerDone was called for it.
+	// Positions [FreshStart, FreshEnd) are computed by this step and belong to the window; each layer
+	// of them may be sent once LayerDone was called for it. Empty before the window.
 	FreshStart, FreshEnd int
 	// Pages is the sequence's page table. It stays as it is, and pinned, until SendReleased.
 	Pages []kvcache.PageID
@@ -75,9 +78,128 @@ type Decision struct {
 	// Entries is how many decisions the policy gave; Trimmed how many ran with fewer tokens than
 	// asked for, Refused how many could not run.
 	Entries, Trimmed, Refused int
+	// Skipped is how many running decodes the policy left out.
+	Skipped int
 	// Forced is how many sequences the starvation guard put first.
 	Forced int
-	// Fallback is set when the built-in policy decided; Fault says why.
+	// Fallback is set when the built-in policy decided in the policy's stead. Err says why: a *Fault of
+	// this package for an answer that broke a rule, otherwise what Decide returned.
 	Fallback bool
-	Fault    Fault
+	Err      error
+}
+
+// auto leaves the chunk length to the host.
+const auto = -1
+
+// entry is one judged decision: run so many tokens of a sequence.
+type entry struct {
+	q      *sequence
+	tokens int
+}
+
+// turn is the scratch of one step.
+type turn struct {
+	out   []abi.Decision
+	order []entry // What the policy wants to run, in its order; decodes too.
+	spare []entry
+	list  []*sequence
+
+	budget   int // Tokens left.
+	admitted int
+	ended    bool // The budget cut a chunk short: the list ends.
+	// closed: nobody else is admitted in this step, because a starving sequence did not fit or a
+	// running one had to give way.
+	closed bool
+	// short: a sequence that holds pages could not go on for want of more.
+	short bool
+}
+
+// Plan decides the next step and reserves its pages. The policy is asked at most once.
+//
+// Order: reservations for announced prompts, then a token for each decode, then prompt chunks of
+// remote sends and local requests in the policy's order, out of what is left of the budget.
+func (s *Scheduler) Plan(now time.Duration, costs StepCosts) *Plan {
+	s.step++
+	s.now = now
+	s.clearPlan()
+	s.refreshHints()
+	s.decide(costs)
+	s.putStarvingFirst()
+	s.prepareReceive()
+	s.decode()
+	s.prefill()
+	s.breakStall()
+	s.countIdle()
+	return &s.plan
+}
+
+func (s *Scheduler) clearPlan() {
+	if len(s.tails) > 0 {
+		panic("scheduler: Plan called before Commit or Abandon of the last plan")
+	}
+	p := &s.plan
+	clear(p.Batch.Items)
+	*p = Plan{
+		Step:      s.step,
+		Batch:     batch.Batch{Items: p.Batch.Items[:0], Copies: p.Batch.Copies[:0]},
+		Samples:   p.Samples[:0],
+		Chunks:    p.Chunks[:0],
+		Sends:     p.Sends[:0],
+		Grants:    p.Grants[:0],
+		Preempted: p.Preempted[:0],
+		Failed:    p.Failed[:0],
+	}
+	t := &s.turn
+	*t = turn{
+		out: t.out[:0], order: t.order[:0], spare: t.spare[:0], list: t.list[:0],
+		budget: s.limits.TokenBudget,
+	}
+}
+
+// compute adds the next tokens of a sequence, whose pages are there, to the batch.
+func (s *Scheduler) compute(q *sequence, tokens int, decode bool) {
+	p := &s.plan
+	start, end := q.computed, q.computed+tokens
+	logits := 0
+	if end == q.target() && q.kind != RemoteSend {
+		logits = 1
+		p.Samples = append(p.Samples, q.id)
+	}
+	p.Batch.Items = append(p.Batch.Items, batch.Item{
+		Tokens: q.tokens[start:end], Start: start, Pages: q.pages[:s.pagesFor(end)], Logits: logits,
+	})
+	p.Chunks = append(p.Chunks, Chunk{ID: q.id, Start: start, End: end, Decode: decode})
+	if q.kind == RemoteSend {
+		s.remoteSend(q, start, end)
+	}
+	if decode {
+		p.Decodes++
+	} else {
+		p.PrefillTokens += tokens
+	}
+	q.plannedAt, q.lastSched = s.step, s.now
+	s.turn.budget -= tokens
+	s.touch(q)
+}
+
+// take moves reserved pages to a sequence.
+func (s *Scheduler) take(q *sequence, pages int) {
+	for range pages {
+		page, ok := s.pool.Take()
+		if !ok {
+			panic("scheduler: a reserved page is not there")
+		}
+		q.pages = append(q.pages, page)
+	}
+}
+
+// countIdle counts the steps that leave a runnable sequence out.
+func (s *Scheduler) countIdle() {
+	for _, q := range s.held {
+		if q.plannedAt == s.step || q.state == Prepared || q.state == Receiving {
+			q.idle = 0
+		} else {
+			q.idle++
+		}
+	}
 }

@@ -15,3 +15,146 @@
 //  5. One predicate admits a chunk: need + one page for each running and admitted sequence fits
 //     what is free or evictable.
 package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/prefix"
+)
+
+// Scheduler is the state of all sequences of one engine.
+type Scheduler struct {
+	options Options
+	limits  Limits
+	policy  Policy
+	builtin FCFS
+	pool    *kvcache.Pool
+	cache   *prefix.Cache
+
+	byID map[SequenceID]*sequence // For look-ups only, never walked where order shows.
+	// queue is waiting without pages, by arrival; held has pages, or a claim to some, in order of
+	// admission; leaving is finished and still read by a transfer.
+	queue, held, leaving []*sequence
+	quarantine           map[SequenceID][]kvcache.PageID
+
+	states      [States]int
+	moves       [States][States]uint64
+	pinPromised int // Pages that queued pinned prompts will pin.
+	preempted   uint64
+	matched     uint64
+	queried     uint64
+
+	step uint64
+	now  time.Duration
+	plan Plan
+	// tails are the sources of the plan's copies, referenced until it has run; copied the sequences that
+	// wait for them.
+	tails  []kvcache.PageID
+	copied []*sequence
+	turn   turn
+	table  table
+	// hinted is where the next look at what the prefix cache holds for the queue starts.
+	hinted   int
+	empty    int // Answers in a row that left fitting work aside.
+	draining bool
+}
+
+// New returns an empty scheduler. A nil policy means the built-in one.
+func New(o Options, policy Policy) (*Scheduler, error) {
+	if o.PageSize < 1 || o.Pages < 2 || o.MaxModelLen < 1 {
+		return nil, fmt.Errorf("scheduler: %d pages of %d tokens for a length of %d: need at least 2, 1, 1",
+			o.Pages, o.PageSize, o.MaxModelLen)
+	}
+	limits, err := o.Limits.complete()
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{
+		options: o, limits: limits,
+		pool: kvcache.NewPool(o.Pages), byID: map[SequenceID]*sequence{},
+		quarantine: map[SequenceID][]kvcache.PageID{},
+	}
+	s.cache = prefix.New(s.pool, prefix.Options{PageSize: o.PageSize, Budget: o.PrefixPages})
+	s.table.grow(limits.MaxQueue + limits.MaxSeqs)
+	s.SetPolicy(policy)
+	return s, nil
+}
+
+// SetPolicy makes another policy decide from the next step on; it is shown every live slot. Nil means
+// the built-in one.
+func (s *Scheduler) SetPolicy(policy Policy) {
+	if policy == nil {
+		policy = &s.builtin
+	}
+	s.policy = policy
+	s.empty = 0
+	s.table.resync, s.table.swapped = true, true
+}
+
+// SetLimits changes the numbers from the next step on. An error leaves them as they were.
+func (s *Scheduler) SetLimits(l Limits) error {
+	l, err := l.complete()
+	if err != nil {
+		return err
+	}
+	s.limits = l
+	s.table.grow(l.MaxQueue + l.MaxSeqs)
+	return nil
+}
+
+// SetDraining tells policies that no new requests come.
+func (s *Scheduler) SetDraining(draining bool) { s.draining = draining }
+
+// Work reports whether Plan could have something to do: a sequence waits, prefills or decodes. An
+// empty plan without grants, though there is work, becomes another one only through an event or
+// with time.
+func (s *Scheduler) Work() bool {
+	return s.states[Waiting]+s.states[Prefilling]+s.states[Decoding] > 0
+}
+
+// State returns where a sequence stands; ok is false when there is none.
+func (s *Scheduler) State(id SequenceID) (state State, ok bool) {
+	q := s.byID[id]
+	if q == nil {
+		return Finished, false
+	}
+	return q.state, true
+}
+
+// Info describes a sequence.
+type Info struct {
+	State State
+	Kind  Kind
+	// PromptTokens counts the prompt; for a remote send only up to End.
+	PromptTokens int
+	// Cached is how many prompt tokens the prefix cache had at its first admission, Computed how many
+	// positions have KV now, Generated how many tokens were sampled.
+	Cached, Computed, Generated int
+	// Pages counts its page table, Preempted how often it lost its pages.
+	Pages, Preempted int
+	// FirstToken is when its first token was sampled; 0: not yet.
+	FirstToken time.Duration
+}
+
+// Info returns what is known of a sequence; ok is false when there is none.
+func (s *Scheduler) Info(id SequenceID) (info Info, ok bool) {
+	q := s.byID[id]
+	if q == nil {
+		return Info{}, false
+	}
+	return Info{
+		State: q.state, Kind: q.kind, PromptTokens: q.prompt,
+		Cached: q.cached, Computed: q.computed, Generated: q.generated(),
+		Pages: len(q.pages), Preempted: q.preempted, FirstToken: q.firstToken,
+	}, true
+}
+
+// Reset forgets the prefix cache, pinned prompts included, as far as no sequence references it.
+func (s *Scheduler) Reset() { s.cache.Reset() }
+
+// pagesFor is the number of pages that hold so many tokens.
+func (s *Scheduler) pagesFor(tokens int) int {
+	return (tokens + s.options.PageSize - 1) / s.options.PageSize
+}

@@ -1,0 +1,83 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvrelay/engine/host/prefix"
+)
+
+// Commit applies a plan that ran: sampled[k] is the token of plan.Samples[k]. Remote sends whose
+// last chunk this was are finished; their pages stay pinned until SendReleased.
+func (s *Scheduler) Commit(p *Plan, sampled []int32, now time.Duration) {
+	if p != &s.plan || p.Step != s.step || len(sampled) != len(p.Samples) {
+		panic(fmt.Sprintf("scheduler: commit of step %d with %d tokens for %d rows, the plan is that of %d",
+			p.Step, len(sampled), len(p.Samples), s.step))
+	}
+	s.releaseTails()
+	for _, chunk := range p.Chunks {
+		s.advance(s.byID[chunk.ID], chunk)
+	}
+	for k, id := range p.Samples {
+		q := s.byID[id]
+		q.tokens = append(q.tokens, sampled[k])
+		if q.firstToken == 0 {
+			q.firstToken = now
+		}
+		if q.state == Prefilling {
+			s.move(q, Decoding)
+		}
+		s.touch(q)
+	}
+}
+
+// advance counts a chunk as computed and makes it matchable.
+func (s *Scheduler) advance(q *sequence, chunk Chunk) {
+	q.computed = chunk.End
+	q.service += uint64(chunk.End - chunk.Start)
+	s.cache.Publish(&q.path, q.tokens[:q.computed], q.pages, !q.sending)
+	if q.pin && q.computed >= q.prompt {
+		s.cache.Pin(q.tokens[:q.prompt])
+		s.unpromise(q)
+	}
+	if q.kind == RemoteSend {
+		q.announced = true
+		if q.computed == q.end {
+			s.leave(q)
+		}
+	}
+	s.touch(q)
+}
+
+// Abandon undoes a plan whose run failed: nothing of it counts as computed, its grants are void and
+// wait again.
+func (s *Scheduler) Abandon(p *Plan) {
+	for _, q := range s.copied { // The copied part of the tail page never came to be.
+		full := q.matched - q.matched%s.options.PageSize
+		q.computed, q.matched = full, full
+		s.touch(q)
+	}
+	s.releaseTails()
+	for _, grant := range p.Grants {
+		q := s.byID[grant.ID]
+		s.giveBack(q, prefix.Keep)
+		s.unhold(q)
+		s.move(q, Waiting)
+		s.enqueue(q)
+	}
+}
+
+func (s *Scheduler) releaseTails() {
+	if len(s.tails) > 0 {
+		s.cache.Release(s.tails, prefix.Keep, 0)
+	}
+	s.tails = s.tails[:0]
+	clear(s.copied)
+	s.copied = s.copied[:0]
+}
+
+// unpromise takes a prompt that has been pinned, or never will be, off what is promised.
+func (s *Scheduler) unpromise(q *sequence) {
+	s.pinPromised -= q.pinPages
+	q.pin, q.pinPages = false, 0
+}

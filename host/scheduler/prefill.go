@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"github.com/kvrelay/engine/host/batch"
+	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/prefix"
+)
+
+// prefill computes prompt chunks, local ones and those of remote sends alike, in the policy's order
+// and out of what the decodes left of the budget. What does not fit is passed over.
+func (s *Scheduler) prefill() {
+	for _, e := range s.turn.order {
+		q := e.q
+		if s.turn.ended {
+			return
+		}
+		if q.kind == PrepareReceive || q.state != Waiting && q.state != Prefilling ||
+			q.preemptAt == s.step {
+			continue
+		}
+		tokens, ok := 0, false
+		if q.holds {
+			tokens, ok = s.proceed(e)
+		} else if tokens, ok = s.admit(e); ok {
+			s.dequeue(q)
+			s.hold(q)
+		}
+		if !ok {
+			continue
+		}
+		if q.state == Waiting {
+			s.move(q, Prefilling)
+		}
+		if tokens < e.tokens && tokens < q.target()-q.computed {
+			s.plan.Decision.Trimmed++
+		}
+		s.compute(q, tokens, false)
+	}
+}
+
+// chunk is how many of the remaining tokens of an entry this step computes; 0 ends the list.
+func (s *Scheduler) chunk(e entry, remaining int) int {
+	if e.q.kind == PrepareReceive {
+		return remaining // Nothing is computed, so no budget bounds it.
+	}
+	l := &s.limits
+	want := e.tokens
+	if want == auto {
+		want = remaining
+	}
+	n := min(want, remaining, l.ChunkMax)
+	if n < remaining {
+		n = min(max(n-n%l.ChunkAlign, l.ChunkAlign), remaining)
+	}
+	if n > s.turn.budget {
+		n = s.turn.budget
+		n -= n % l.ChunkAlign
+		s.turn.ended = true
+	}
+	return n
+}
+
+// proceed reserves pages for the next chunk of a sequence that has some.
+func (s *Scheduler) proceed(e entry) (tokens int, ok bool) {
+	q := e.q
+	tokens = s.chunk(e, q.target()-q.computed)
+	if tokens == 0 {
+		return 0, false
+	}
+	need := s.pagesFor(q.computed+tokens) - len(q.pages)
+	if need <= 0 {
+		return tokens, true
+	}
+	if !s.room(need, false) {
+		s.plan.Decision.Refused++
+		s.turn.short, s.turn.ended = true, false
+		s.turn.closed = s.turn.closed || q.forcedAt == s.step
+		return 0, false
+	}
+	s.cache.Reserve(need)
+	s.take(q, need)
+	return tokens, true
+}
+
+// admit gives a queued sequence its first pages: what the prefix cache holds is shared, its tail page
+// copied or taken over, the rest of the chunk gets new pages. Nothing is taken where that fails.
+func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
+	q := e.q
+	if s.turn.closed || len(s.held) >= s.limits.MaxSeqs || s.turn.admitted >= s.limits.MaxAdmit {
+		s.plan.Decision.Refused++
+		return 0, false
+	}
+	target := q.target()
+	hit, pages := s.cache.Match(q.tokens[:target], q.pages[:0])
+	for {
+		tokens = s.chunk(e, target-hit.Tokens)
+		need := s.pagesFor(hit.Tokens+tokens) - len(pages)
+		if hit.TakeOver {
+			need--
+		}
+		if tokens > 0 && s.room(need, true) {
+			q.pages = pages
+			s.settle(q, hit, need)
+			return tokens, true
+		}
+		if tokens == 0 || hit.Tail == kvcache.None || hit.TakeOver {
+			break
+		}
+		// The tail's page, kept for the copy, may be the one that is missing.
+		hit = s.cache.DropTail(hit)
+	}
+	s.cache.DropTail(hit)
+	s.cache.Release(pages, prefix.Keep, 0)
+	if tokens > 0 { // Pages were missing, not budget.
+		s.plan.Decision.Refused++
+		s.turn.ended = false
+		s.turn.closed = s.turn.closed || q.forcedAt == s.step
+	}
+	return 0, false
+}
+
+// room is the one predicate that admits a chunk: the pages it needs, and one more for each sequence
+// that holds pages (this one included), must be free or evictable. Admissions leave the reserve free
+// as well, unless nobody else could ever free it.
+func (s *Scheduler) room(need int, admission bool) bool {
+	spare := len(s.held)
+	if admission {
+		spare++
+		if len(s.held) > 0 {
+			spare += s.limits.ReservePages
+		}
+	}
+	return need+spare <= s.cache.Available()
+}
+
+// settle makes what was matched, and so many new pages, the sequence's own.
+func (s *Scheduler) settle(q *sequence, hit prefix.Hit, need int) {
+	s.cache.Reserve(need)
+	tail := hit.Tokens % s.options.PageSize
+	switch {
+	case hit.TakeOver:
+		q.pages = append(q.pages, s.cache.TakeTail(hit))
+	case tail > 0:
+		s.take(q, 1)
+		need--
+		// Referenced until the copy has run, so that nobody is given the source meanwhile.
+		s.tails = append(s.tails, hit.Tail)
+		s.plan.Batch.Copies = append(s.plan.Batch.Copies, batch.Copy{
+			From: hit.Tail, To: q.pages[len(q.pages)-1], Tokens: tail,
+		})
+		s.copied = append(s.copied, q)
+	}
+	s.take(q, need)
+	q.path, q.computed, q.matched = hit.Path, hit.Tokens, hit.Tokens
+	if q.preempted == 0 {
+		q.cached = hit.Tokens
+	}
+	s.turn.admitted++
+	s.matched += uint64(hit.Tokens)
+	s.queried += uint64(q.target())
+}

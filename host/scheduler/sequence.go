@@ -1,0 +1,199 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/prefix"
+)
+
+// legal holds the moves of a sequence:
+//
+//	waiting ──► prefilling ──► decoding ──► finished
+//	   │ ▲ ▲        │             │
+//	   │ │ └────────┴──preempt────┘
+//	   │ └─ start ─────────────┐
+//	   ▼                       │
+//	prepared ──► receiving ────┘
+//
+// Every state may end in finished, and a reservation whose run failed goes back to waiting. A remote
+// send ends prefilling → finished.
+var legal = [States][States]bool{
+	Waiting:    {Prefilling: true, Prepared: true, Finished: true},
+	Prefilling: {Decoding: true, Waiting: true, Finished: true},
+	Prepared:   {Receiving: true, Waiting: true, Finished: true},
+	Receiving:  {Waiting: true, Finished: true},
+	Decoding:   {Waiting: true, Finished: true},
+}
+
+// sequence is a request's state in this engine.
+type sequence struct {
+	id    SequenceID
+	kind  Kind // Becomes Local when a received sequence goes on by itself.
+	state State
+	// tokens are the prompt and what was generated; of a remote send the prompt up to its end.
+	tokens []int32
+	prompt int // Prompt tokens among tokens.
+	maxNew int
+	// begin and end are the KV window; Local has none.
+	begin, end int
+
+	// pages is the page table, path how much of it is in the prefix tree, computed how many positions
+	// have their KV in it. matched of them came from the prefix cache when the pages were taken.
+	pages    []kvcache.PageID
+	path     prefix.Path
+	computed int
+	matched  int
+	hint     int // What the prefix cache held when it was last asked; waiting sequences only.
+	cached   int // matched at the first admission.
+
+	arrival, deadline time.Duration
+	priority          int32
+	tenant            uint32
+	class             uint8
+	peer              uint16
+	predicted         uint32
+	userTag           uint64
+
+	pin       bool // The prompt shall be pinned once it is computed.
+	pinPages  int  // Pages promised for that.
+	holds     bool // It is in Scheduler.held.
+	delivered bool // A received sequence: the writer has gone.
+	announced bool // A remote send: its first chunk ran, so cached positions have been sent.
+	sending   bool // A remote send: somebody may be reading its pages.
+	discard   bool // Its pages shall not stay in the prefix cache.
+
+	preempted  int
+	preemptAt  uint64 // Step of the last preemption.
+	plannedAt  uint64 // Step that computes, or last computed, a part of it.
+	skipAt     uint64 // Step for which the policy said skip.
+	forcedAt   uint64 // Step for which the starvation guard put it first.
+	orderAt    uint64 // Step for which it has an order among the decodes.
+	order      int
+	idle       int // Steps in a row that left it out while it held pages.
+	service    uint64
+	lastSched  time.Duration
+	firstToken time.Duration
+
+	slot    int // In the policy's table, or -1.
+	touched bool
+}
+
+// target is how many positions must be computed before it decodes or is done.
+func (q *sequence) target() int {
+	if q.kind == Local {
+		return len(q.tokens)
+	}
+	return q.end
+}
+
+// remaining is how many positions are to be computed here before it decodes or is done.
+func (q *sequence) remaining() int {
+	switch {
+	case q.state == Waiting && !q.holds:
+		return q.target() - q.hint
+	case q.state == Waiting || q.state == Prefilling:
+		return q.target() - q.computed
+	}
+	return 0
+}
+
+func (q *sequence) generated() int { return len(q.tokens) - q.prompt }
+
+// preemptable reports whether its pages may be taken: nobody outside relies on them.
+func (q *sequence) preemptable() bool {
+	return q.kind == Local && (q.state == Decoding || q.state == Prefilling || q.state == Waiting)
+}
+
+// move is the only function that changes a state. An illegal move is our bug.
+func (s *Scheduler) move(q *sequence, to State) {
+	from := q.state
+	if !legal[from][to] {
+		panic(fmt.Sprintf("scheduler: sequence %d cannot move from %v to %v", q.id, from, to))
+	}
+	q.state = to
+	s.states[from]--
+	s.states[to]++
+	s.moves[from][to]++
+	s.touch(q)
+}
+
+// find returns the sequence of an ID if it is in one of the states.
+func (s *Scheduler) find(id SequenceID, states ...State) (*sequence, error) {
+	q := s.byID[id]
+	if q == nil {
+		return nil, fmt.Errorf("sequence %d: %w", id, ErrUnknown)
+	}
+	if len(states) > 0 && !slices.Contains(states, q.state) {
+		return nil, fmt.Errorf("sequence %d is %v: %w", id, q.state, ErrState)
+	}
+	return q, nil
+}
+
+// enqueue puts a waiting sequence without pages into the queue, in order of arrival.
+func (s *Scheduler) enqueue(q *sequence) {
+	at, _ := slices.BinarySearchFunc(s.queue, q, byArrival)
+	s.queue = slices.Insert(s.queue, at, q)
+	s.touch(q)
+}
+
+func (s *Scheduler) dequeue(q *sequence) {
+	at, found := slices.BinarySearchFunc(s.queue, q, byArrival)
+	if !found {
+		panic(fmt.Sprintf("scheduler: sequence %d waits and is not in the queue", q.id))
+	}
+	s.queue = slices.Delete(s.queue, at, at+1)
+	s.touch(q)
+}
+
+// hold counts the sequence among those that hold pages, last admitted last.
+func (s *Scheduler) hold(q *sequence) {
+	q.holds = true
+	q.idle = 0
+	s.held = append(s.held, q)
+	s.touch(q)
+}
+
+// unhold is the opposite of hold; what becomes of the pages is the caller's business.
+func (s *Scheduler) unhold(q *sequence) {
+	q.holds = false
+	at := slices.Index(s.held, q)
+	s.held = slices.Delete(s.held, at, at+1)
+	s.touch(q)
+}
+
+// giveBack returns all pages of a sequence and forgets what was computed.
+func (s *Scheduler) giveBack(q *sequence, fate prefix.Fate) {
+	s.cache.Release(q.pages, fate, q.matched/s.options.PageSize)
+	q.pages, q.path = q.pages[:0], prefix.Path{}
+	q.computed, q.matched = 0, 0
+	s.touch(q)
+}
+
+// forget removes a finished sequence that holds nothing any more.
+func (s *Scheduler) forget(q *sequence) {
+	delete(s.byID, q.id)
+	s.states[Finished]--
+	s.touch(q)
+}
+
+func byArrival(a, b *sequence) int {
+	switch {
+	case a.arrival != b.arrival:
+		return compare(a.arrival, b.arrival)
+	default:
+		return compare(a.id, b.id)
+	}
+}
+
+func compare[T time.Duration | SequenceID | int | uint64](a, b T) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,100 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Submit queues a request, or refuses it: ErrQueueFull, ErrTooLong, ErrWindow, ErrEmptyPrompt,
+// ErrMaxNew, ErrDuplicate, ErrPinTooLarge. What is queued fits an empty cache.
+func (s *Scheduler) Submit(r Request) error {
+	if _, exists := s.byID[r.ID]; exists || s.quarantine[r.ID] != nil {
+		return fmt.Errorf("sequence %d: %w", r.ID, ErrDuplicate)
+	}
+	if err := s.window(&r); err != nil {
+		return err
+	}
+	if err := s.fits(&r); err != nil {
+		return err
+	}
+	if len(s.queue) >= s.limits.MaxQueue {
+		return fmt.Errorf("%d requests wait already: %w", len(s.queue), ErrQueueFull)
+	}
+	q := &sequence{
+		id: r.ID, kind: r.Kind, maxNew: r.MaxNew, begin: r.Begin, end: r.End,
+		tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt),
+		arrival: r.Arrival, deadline: r.Deadline, priority: r.Priority, tenant: r.Tenant,
+		class: r.Class, peer: r.Peer, predicted: r.PredictedOutput, userTag: r.UserTag,
+		pin: r.Pinned, slot: -1,
+	}
+	if r.Kind == RemoteSend {
+		q.tokens = q.tokens[:r.End]
+		q.prompt = r.End
+	}
+	if r.Pinned {
+		q.pinPages = s.pagesFor(q.prompt)
+		s.pinPromised += q.pinPages
+	}
+	q.hint = s.cache.Peek(q.tokens[:q.target()])
+	s.byID[r.ID] = q
+	s.states[Waiting]++
+	s.enqueue(q)
+	return nil
+}
+
+// window checks the KV window of a request and resolves a negative end.
+func (s *Scheduler) window(r *Request) error {
+	n := len(r.Prompt)
+	if n == 0 {
+		return ErrEmptyPrompt
+	}
+	if r.Kind == Local {
+		r.Begin, r.End = 0, 0
+		if r.MaxNew < 1 {
+			return fmt.Errorf("at most %d output tokens: %w", r.MaxNew, ErrMaxNew)
+		}
+		return nil
+	}
+	begin, end := r.Begin, r.End
+	if r.End < 0 {
+		r.End += n
+	}
+	switch {
+	case r.Kind == RemoteSend && (r.Begin < 0 || r.Begin >= r.End || r.End >= n):
+		return fmt.Errorf("begin %d and end %d of %d prompt tokens, need 0 <= begin < end < %d: %w",
+			begin, end, n, n, ErrWindow)
+	case r.Kind == PrepareReceive && (r.Begin != 0 || r.End < 0 || r.End >= n):
+		return fmt.Errorf("begin %d and end %d of %d prompt tokens, need begin = 0 and 0 <= end < %d: %w",
+			begin, end, n, n, ErrWindow)
+	}
+	return nil
+}
+
+// fits refuses what an otherwise empty cache could not hold to its end. The last token that is
+// sampled needs no KV; one page must stay free beside any sequence.
+func (s *Scheduler) fits(r *Request) error {
+	tokens := len(r.Prompt) + max(r.MaxNew, 1)
+	most := s.options.MaxModelLen
+	if len(r.Prompt) >= most || r.Kind != RemoteSend && tokens > most {
+		return fmt.Errorf("%d prompt and %d output tokens of at most %d in all: %w",
+			len(r.Prompt), r.MaxNew, most, ErrTooLong)
+	}
+	kv := tokens - 1
+	if r.Kind == RemoteSend {
+		kv = r.End
+	}
+	taken := s.cache.Counts().Pinned + s.pinPromised
+	if left := s.options.Pages - taken; s.pagesFor(kv)+1 > left {
+		return fmt.Errorf("%d tokens need %d pages and one to spare, the cache has %d: %w",
+			kv, s.pagesFor(kv), left, ErrTooLong)
+	}
+	if !r.Pinned {
+		return nil
+	}
+	pages := s.pagesFor(len(r.Prompt))
+	if s.cache.Off() || s.options.Pages-taken-pages < s.pagesFor(most)+1 {
+		return fmt.Errorf("pinning %d of %d pages, %d pinned already, must leave %d for a full request: %w",
+			pages, s.options.Pages, taken, s.pagesFor(most)+1, ErrPinTooLarge)
+	}
+	return nil
+}

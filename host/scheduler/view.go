@@ -1,0 +1,233 @@
+package scheduler
+
+import (
+	"slices"
+
+	"github.com/kvrelay/engine/abi"
+)
+
+// hintsPerStep is how many waiting requests are looked up in the prefix cache anew in a step, so that
+// what policies are told of it stays near the truth at a bounded price.
+const hintsPerStep = 4
+
+// table keeps the policy's records. A request keeps its slot for as long as it lives; only what
+// changed is rewritten.
+type table struct {
+	records []abi.Record
+	owner   []*sequence
+	free    []uint32 // Slots below high without a request.
+	high    int
+	touched []*sequence // May differ from their records.
+	changed []uint32
+	marked  []bool // The slot is in changed.
+	judged  []uint64
+	judging uint64 // The answer that is being judged; judged holds it for the slots it named.
+	// The policy has not seen the table yet; it has just been changed.
+	resync, swapped bool
+	view            abi.View
+}
+
+// grow makes room for so many requests. A table never shrinks, because slots do not move.
+func (t *table) grow(slots int) {
+	if more := slots - len(t.records); more > 0 {
+		t.records = append(t.records, make([]abi.Record, more)...)
+		t.owner = append(t.owner, make([]*sequence, more)...)
+		t.marked = append(t.marked, make([]bool, more)...)
+		t.judged = append(t.judged, make([]uint64, more)...)
+	}
+}
+
+// touch says that a sequence's record may have to be rewritten.
+func (s *Scheduler) touch(q *sequence) {
+	if !q.touched {
+		q.touched = true
+		s.table.touched = append(s.table.touched, q)
+	}
+}
+
+// refreshHints asks the prefix cache about some of the queue, in turn.
+func (s *Scheduler) refreshHints() {
+	for range min(hintsPerStep, len(s.queue)) {
+		s.hinted %= len(s.queue)
+		q := s.queue[s.hinted]
+		s.hinted++
+		if hint := s.cache.Peek(q.tokens[:q.target()]); hint != q.hint {
+			q.hint = hint
+			s.touch(q)
+		}
+	}
+}
+
+// view brings the table up to date and returns what the policy sees in this step.
+func (s *Scheduler) view(costs StepCosts) *abi.View {
+	t := &s.table
+	t.changed = t.changed[:0]
+	for _, q := range t.touched {
+		q.touched = false
+		s.rewrite(q)
+	}
+	clear(t.touched)
+	t.touched = t.touched[:0]
+	for _, slot := range t.changed {
+		t.marked[slot] = false
+	}
+	if t.resync {
+		t.changed = t.changed[:0]
+		for slot := range t.high {
+			if t.owner[slot] != nil {
+				t.changed = append(t.changed, uint32(slot))
+			}
+		}
+	} else {
+		slices.Sort(t.changed)
+	}
+	t.view = abi.View{Header: s.header(costs), Records: t.records[:t.high], Changed: t.changed}
+	t.resync, t.swapped = false, false
+	return &t.view
+}
+
+// rewrite brings one sequence's slot up to date, giving or taking it where needed.
+func (s *Scheduler) rewrite(q *sequence) {
+	t := &s.table
+	switch {
+	case q.state == Finished && q.slot < 0:
+		return
+	case q.state == Finished:
+		slot := uint32(q.slot)
+		t.records[slot], t.owner[slot] = abi.Record{}, nil
+		t.free = append(t.free, slot)
+		q.slot = -1
+		t.mark(slot)
+		return
+	case q.slot < 0:
+		q.slot = t.slot()
+		t.owner[q.slot] = q
+	}
+	if r := s.record(q); r != t.records[q.slot] {
+		t.records[q.slot] = r
+		t.mark(uint32(q.slot))
+	}
+}
+
+func (t *table) mark(slot uint32) {
+	if !t.marked[slot] {
+		t.marked[slot] = true
+		t.changed = append(t.changed, slot)
+	}
+}
+
+// slot returns one that no request has. There always is one: the table has as many slots as requests
+// may wait and hold pages.
+func (t *table) slot() int {
+	if n := len(t.free); n > 0 {
+		slot := t.free[n-1]
+		t.free = t.free[:n-1]
+		return int(slot)
+	}
+	t.high++
+	return t.high - 1
+}
+
+// record is what a policy is told of a sequence. What has no source yet stays 0.
+func (s *Scheduler) record(q *sequence) abi.Record {
+	r := abi.Record{
+		ID: uint64(q.id), ArrivalNS: int64(q.arrival), DeadlineNS: int64(q.deadline),
+		Priority: q.priority, Tenant: q.tenant, State: recordState(q),
+		PromptTokens: uint32(q.prompt), CachedTokens: uint32(q.matched),
+		RemainingPrefill: uint32(q.remaining()), Generated: uint32(q.generated()),
+		MaxNew: uint32(max(q.maxNew, 0)), PagesHeld: uint32(len(q.pages)),
+		FirstTokenNS: int64(q.firstToken), LastSchedNS: int64(q.lastSched),
+		ServiceTokens: q.service, PreemptCount: uint32(q.preempted), PredictedOutput: q.predicted,
+		UserTag: q.userTag, Kind: recordKind(q), Class: q.class, Peer: q.peer,
+	}
+	switch {
+	case !q.holds:
+		r.CachedTokens = uint32(q.hint)
+		r.PagesNeeded = uint32(s.pagesFor(q.target()) - q.hint/s.options.PageSize)
+	case q.state == Decoding:
+		if q.computed == len(q.pages)*s.options.PageSize {
+			r.PagesNeeded = 1
+		}
+	case q.state == Prefilling || q.state == Waiting:
+		r.PagesNeeded = uint32(max(s.pagesFor(q.target())-len(q.pages), 0))
+	}
+	return r
+}
+
+func recordState(q *sequence) uint32 {
+	state := uint32(abi.StateLive)
+	if q.holds {
+		state |= abi.StateRunning
+		if !q.preemptable() {
+			state |= abi.StatePinned
+		}
+	} else if q.preempted > 0 {
+		state |= abi.StatePreempted
+	}
+	if q.state == Decoding {
+		state |= abi.StateDecoding
+	}
+	if q.firstToken > 0 {
+		state |= abi.StateFirstTokenSent
+	}
+	return state
+}
+
+func recordKind(q *sequence) uint8 {
+	switch {
+	case q.kind == RemoteSend:
+		return abi.KindRemoteSend
+	case q.kind == PrepareReceive:
+		return abi.KindPrepareReceive
+	case q.preempted > 0:
+		return abi.KindResumed
+	}
+	return abi.KindLocal
+}
+
+// header fills in the step's header, but for the addresses, which are the sandbox's.
+func (s *Scheduler) header(costs StepCosts) abi.Header {
+	l, t := &s.limits, &s.table
+	free := s.cache.Available()
+	reserve := l.ReservePages + len(s.held)
+	h := abi.Header{
+		Magic: abi.Magic, Minor: abi.Minor, HeaderSize: abi.HeaderSize, RecordStride: abi.RecordSize,
+		DecisionStride: abi.DecisionSize,
+		Step:           s.step, NowNS: int64(s.now), NSlots: uint32(t.high), NChanged: uint32(len(t.changed)),
+		NWaiting: uint32(len(s.queue)), NRunning: uint32(len(s.held)),
+		FreePages: uint32(free), TotalPages: uint32(s.options.Pages),
+		PageTokens: uint32(s.options.PageSize), TokenBudget: uint32(l.TokenBudget),
+		ChunkMax: uint32(l.ChunkMax), ChunkAlign: uint32(l.ChunkAlign), MaxSeqs: uint32(l.MaxSeqs),
+		MaxAdmit:     uint32(min(l.MaxAdmit, max(l.MaxSeqs-len(s.held), 0))),
+		ReservePages: uint32(reserve), DecisionsCap: uint32(l.MaxSeqs + l.MaxPreempt),
+		Seed: stepSeed(s.options.Seed, s.step), Role: s.options.Role,
+		LastStepUS:  uint32(costs.LastStep.Microseconds()),
+		CostFixedUS: uint32(costs.Fixed.Microseconds()),
+		CostTokenNS: uint32(costs.PerToken.Nanoseconds()), CostCtxPS: costs.PerContextTokenPS,
+		SendBacklogBytes: uint64(max(costs.SendBacklogBytes, 0)), LinkBytesPerUS: costs.LinkBytesPerUS,
+		KVBytesPerToken: uint32(s.options.KVBytesPerToken),
+		DecodeTokens:    uint32(min(s.states[Decoding], l.TokenBudget)),
+	}
+	for _, flag := range []struct {
+		on  bool
+		bit uint32
+	}{
+		{t.resync, abi.FlagResync},
+		{t.swapped, abi.FlagSwap},
+		{free <= reserve, abi.FlagMemoryPressure},
+		{s.draining, abi.FlagDraining},
+	} {
+		if flag.on {
+			h.Flags |= flag.bit
+		}
+	}
+	return h
+}
+
+// stepSeed mixes the configured seed with the step's number (the finalizer of SplitMix64).
+func stepSeed(seed, step uint64) uint64 {
+	x := seed + step*0x9E3779B97F4A7C15
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}
