@@ -195,7 +195,8 @@ func (r *row) storeList(field reflect.Value, value any) *wrong {
 	list := make([]string, 0, len(items))
 	for i, item := range items {
 		s, ok := item.(string)
-		wrong := refuse(codeType, r.name()+" must hold strings", "write it in quotes"+inQuotes(item))
+		wrong := refuse(codeType, r.name()+" must hold strings",
+			"write it in quotes"+inQuotes(item))
 		if ok {
 			wrong = r.word(s)
 		}
@@ -223,7 +224,8 @@ func (r *row) word(s string) *wrong {
 	}
 	if r.form != nil {
 		if label := r.form.check(s); label != "" {
-			return refuse(codeForm, fmt.Sprintf("%s: %q is not %s", r.name(), s, r.form.what), label)
+			message := fmt.Sprintf("%s: %q is not %s", r.name(), s, r.form.what)
+			return refuse(codeForm, message, label)
 		}
 	}
 	return nil

@@ -35,7 +35,8 @@ func Load(path string) (*Config, []Problem) {
 	}
 	text, err := read(path)
 	if err != nil {
-		p := Problem{Code: "E000", File: path, Message: fmt.Sprintf("cannot read %s: %v", path, err)}
+		p := Problem{Code: "E000", File: path}
+		p.Message = fmt.Sprintf("cannot read %s: %v", path, err)
 		if errors.Is(err, fs.ErrNotExist) {
 			p.Help = []string{fmt.Sprintf("`engine config init %s` writes one", path)}
 		}

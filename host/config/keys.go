@@ -25,13 +25,15 @@ var sections = []section{
 	{name: "telemetry"},
 }
 
-const policiesSample = `# [policies.mine]                      # one table for each module; a hyphen in NAME is fine
+const policiesSample = `
+# [policies.mine]                      # one table for each module; a hyphen in NAME is fine
 # path   = "policies/mine.wasm"        # file
 # sha256 = ""                          # pin, 64 hex digits; "" = not pinned
 # config = { aging = "2s" }            # given to pol_init as JSON
 `
 
-const routerSample = `# [[router.prefill]]                   # one for each instance; likewise [[router.decode]]
+const routerSample = `
+# [[router.prefill]]                   # one for each instance; likewise [[router.decode]]
 # name = "p0"
 # url  = "http://127.0.0.1:7602"       # its listen.internal
 `
@@ -86,12 +88,14 @@ var modelKeys = []row{
 		doc: `Hugging Face folder; "" = the embedded model`,
 	},
 	{
-		table: "model", key: "served_names", at: func(c *Config) any { return &c.Model.ServedNames },
+		table: "model", key: "served_names",
+		at:  func(c *Config) any { return &c.Model.ServedNames },
 		def: `[]`, foreign: []string{"served_model_name", "alias"},
 		doc: `names clients may send as "model", the first is canonical; [] = the folder's name`,
 	},
 	{
-		table: "model", key: "max_model_len", at: func(c *Config) any { return &c.Model.MaxModelLen },
+		table: "model", key: "max_model_len",
+		at:  func(c *Config) any { return &c.Model.MaxModelLen },
 		def: `"auto"`, least: "2", most: "16777216",
 		foreign: []string{"ctx_size", "n_ctx", "num_ctx", "context_length", "max_seq_len"},
 		doc:     "tokens, prompt + output, of one request; auto = the model's own limit",

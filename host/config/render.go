@@ -23,7 +23,7 @@ func Example(role Role) string {
 	for _, s := range sections {
 		rows := rowsOf(s.name)
 		if s.sample != "" {
-			b.WriteString("\n" + s.sample)
+			b.WriteString(s.sample)
 		}
 		if len(rows) == 0 {
 			continue
@@ -38,10 +38,10 @@ func Example(role Role) string {
 }
 
 // exampleHead explains the rules of the file.
-const exampleHead = `# engine.toml: every key with its default. An empty file is valid: embedded model, one process,
-# loopback only. Durations ("250ms", "30s"), sizes ("512MiB", "4GiB") and rates ("100MiB/s") are
-# strings with a unit; counts are bare numbers. "auto" only where the comment says so. Relative
-# paths start at this file's folder.
+const exampleHead = `# engine.toml: every key with its default. An empty file is valid: embedded
+# model, one process, loopback only. Durations ("250ms", "30s"), sizes ("512MiB", "4GiB") and rates
+# ("100MiB/s") are strings with a unit; counts are bare numbers. "auto" only where the comment says
+# so. Relative paths start at this file's folder.
 version = 1                            # format of this file; the only key outside a table
 `
 

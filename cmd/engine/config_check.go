@@ -1,0 +1,162 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/plugins"
+)
+
+func configCheckCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "check -c FILE",
+		Short: "Find everything wrong with a file, without starting anything",
+		Long: `
+Checks a file as "engine serve" would: its syntax, keys and values, the policy modules that it
+names, and the model's folder. All problems are reported in one run, each with its line and
+column, what is wrong and what to write instead.`,
+		Example: `  engine config check -c engine.toml && engine serve -c engine.toml`,
+		Args:    takes(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if file == "" {
+				return usageError("config check needs -c FILE")
+			}
+			cfg, notes, err := loadConfig(file)
+			if err != nil {
+				return err
+			}
+			return checkFile(cmd.Context(), cmd.OutOrStdout(), cfg, notes)
+		},
+		Annotations: map[string]string{exits: "2 78"},
+	}
+	fileFlag(cmd, &file)
+	return cmd
+}
+
+// checkFile goes on where config.Load ends: at what the file points to. Each line is printed once
+// its part is known to be right.
+func checkFile(ctx context.Context, w io.Writer, cfg *config.Config, notes []config.Problem) error {
+	tick(w, "syntax", plural(cfg.Lines(), "line"))
+	tick(w, "keys", fmt.Sprintf("%d set, 0 unknown", cfg.KeysSet()))
+	values := "in range"
+	if len(notes) > 0 {
+		values = plural(len(notes), "note")
+	}
+	tick(w, "values", values)
+
+	policies, problems := checkPolicies(ctx, cfg)
+	for _, line := range policies {
+		tick(w, "policy", line)
+	}
+	modelLine, modelProblems := checkModel(cfg)
+	problems = append(problems, modelProblems...)
+	if modelProblems == nil {
+		tick(w, "model", modelLine)
+	}
+	for _, note := range notes {
+		fmt.Fprint(w, note.String())
+	}
+	if len(problems) > 0 {
+		slices.SortStableFunc(problems, func(a, b config.Problem) int {
+			return cmp.Compare(a.Line, b.Line)
+		})
+		return badConfig(problems)
+	}
+	valid := cfg.File() + " is valid"
+	_, err := fmt.Fprintf(w, "✓ %s%*s\n", valid, max(4, 90-len(valid)),
+		"next: engine serve -c "+cfg.File())
+	return err
+}
+
+func tick(w io.Writer, name, text string) { fmt.Fprintf(w, "✓ %-13s %s\n", name, text) }
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// checkPolicies checks the active policy and every module that the file names.
+func checkPolicies(ctx context.Context, cfg *config.Config) (lines []string, bad []config.Problem) {
+	if strings.HasPrefix(cfg.Policy.Active, "builtin:") {
+		lines = append(lines, cfg.Policy.Active+" · shipped with this binary")
+	}
+	for _, p := range cfg.Policies {
+		line, problem := checkPolicy(ctx, cfg, p)
+		if problem != nil {
+			bad = append(bad, *problem)
+		} else {
+			lines = append(lines, line)
+		}
+	}
+	return lines, bad
+}
+
+// checkPolicy checks one module: there, its pin, and what `engine policy check` says.
+func checkPolicy(ctx context.Context, cfg *config.Config, p config.PolicyModule) (
+	string, *config.Problem,
+) {
+	wrong := cfg.At("policies." + p.Name + ".path")
+	wasm, err := readModule(p.Path)
+	if err != nil {
+		wrong.Code, wrong.Label = "E401", err.Error()
+		wrong.Message = fmt.Sprintf("policy %q cannot be read", p.Name)
+		return "", &wrong
+	}
+	if digest := digestOf(wasm); p.SHA256 != "" && p.SHA256 != digest {
+		wrong = cfg.At("policies." + p.Name + ".sha256")
+		wrong.Code, wrong.Label = "E402", "the file has "+digest
+		wrong.Message = fmt.Sprintf("policy %q is not the module that is pinned", p.Name)
+		return "", &wrong
+	}
+	limits := policyLimits(cfg)
+	report := plugins.Check(ctx, wasm, p.Config, limits)
+	if !report.OK() {
+		first := report.Problems[0]
+		wrong.Code, wrong.Label = "E403", first.Code+": "+first.Text
+		wrong.Message = fmt.Sprintf("policy %q is refused", p.Name)
+		wrong.Help = append(first.Help, "all of it: engine policy check "+p.Path)
+		return "", &wrong
+	}
+	return fmt.Sprintf("%s · %s · sha256 %s…", p.Name, size(len(wasm)), digestOf(wasm)[:7]), nil
+}
+
+// policyLimits are the limits that the file sets for a module.
+func policyLimits(cfg *config.Config) plugins.Limits {
+	limits := plugins.DefaultLimits()
+	limits.MemoryPages = int(cfg.Policy.Limits.Memory >> 16)
+	limits.InitFuel = cfg.Policy.Limits.InitFuel
+	limits.Fuel = cfg.Policy.Limits.Fuel.Or(0)
+	return limits
+}
+
+func digestOf(wasm []byte) string {
+	sum := sha256.Sum256(wasm)
+	return hex.EncodeToString(sum[:])
+}
+
+// size shows bytes to people.
+func size(n int) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 10<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/model"
+	"github.com/kvrelay/engine/host/tokenizer"
+)
+
+// checkModel reads all of the model's folder but its weights.
+func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
+	wrong := cfg.At("model.path")
+	refuse := func(message string, err error) (string, []config.Problem) {
+		wrong.Code, wrong.Message, wrong.Label = "E411", message, err.Error()
+		return "", []config.Problem{wrong}
+	}
+	if cfg.Model.Path == "" {
+		return "embedded", nil
+	}
+	files := os.DirFS(cfg.Model.Path)
+	if _, err := fs.Stat(files, "config.json"); err != nil {
+		return refuse("model.path is not a model's folder", fmt.Errorf("no config.json in it"))
+	}
+	about, err := model.ReadConfig(files)
+	if err != nil {
+		return refuse("this model cannot be served", err)
+	}
+	tok, err := tokenizer.Load(files)
+	if err != nil {
+		return refuse("this model's tokenizer cannot be used", err)
+	}
+	if most := cfg.Model.MaxModelLen; most.Set && most.Value > about.Context {
+		wrong = cfg.At("model.max_model_len")
+		wrong.Code, wrong.Message = "E412", "model.max_model_len is above the model's own limit"
+		wrong.Label = fmt.Sprintf("the model has %d positions", about.Context)
+		return "", []config.Problem{wrong}
+	}
+	parts := []string{"folder readable", folderSize(files), "tokenizer ok"}
+	if _, err := tok.ChatTemplate(""); err == nil {
+		parts = append(parts, "chat template ok")
+	} else {
+		parts = append(parts, "no chat template")
+	}
+	return strings.Join(parts, ", "), nil
+}
+
+// folderSize adds up the files of a folder.
+func folderSize(files fs.FS) string {
+	entries, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return "size unknown"
+	}
+	total := 0
+	for _, e := range entries {
+		if info, err := fs.Stat(files, e.Name()); err == nil && info.Mode().IsRegular() {
+			total += int(info.Size())
+		}
+	}
+	return size(total)
+}
