@@ -599,7 +599,7 @@ const (
 	FlagResync = 1
 	// First step after this module took over.
 	FlagSwap = 2
-	// Admissions are being refused for want of pages.
+	// free_pages is at most reserve_pages.
 	FlagMemoryPressure = 4
 	// The engine takes no new requests.
 	FlagDraining = 8

@@ -47,7 +47,7 @@
 /* Step flags (header.flags) */
 #define POL_FLAG_RESYNC 1u /* Every live slot is in the changed list: forget what was kept. */
 #define POL_FLAG_SWAP 2u /* First step after this module took over. */
-#define POL_FLAG_MEMORY_PRESSURE 4u /* Admissions are being refused for want of pages. */
+#define POL_FLAG_MEMORY_PRESSURE 4u /* free_pages is at most reserve_pages. */
 #define POL_FLAG_DRAINING 8u /* The engine takes no new requests. */
 
 /* Roles (header.role) */

@@ -13,7 +13,7 @@ pub const TOKENS_AUTO: u32 = 0xffff_ffff;
 pub const FLAG_RESYNC: u32 = 0x1;
 /// First step after this module took over.
 pub const FLAG_SWAP: u32 = 0x2;
-/// Admissions are being refused for want of pages.
+/// free_pages is at most reserve_pages.
 pub const FLAG_MEMORY_PRESSURE: u32 = 0x4;
 /// The engine takes no new requests.
 pub const FLAG_DRAINING: u32 = 0x8;
