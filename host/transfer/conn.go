@@ -1,19 +1,487 @@
 package transfer
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
+// newClock counts from now on.
+func newClock() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
+// past makes a blocked read or write return at once.
+var past = time.Unix(1, 0)
+
+// expire lets leases expire until the receiver is closed.
+func (r *Receiver) expire() {
+	ticker := time.NewTicker(max(r.options.Lease/16, time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			r.tick()
+		case <-r.stop:
+			return
+		}
+	}
+}
+
+// inlink is a connection of the receiver. Its goroutine owns the machine; others may withdraw.
+type inlink struct {
+	conn      net.Conn
+	withdrawn atomic.Bool
+}
+
+// withdraw wakes the goroutine to tell its machine that the lease was released.
+func (l *inlink) withdraw() {
+	l.withdrawn.Store(true)
+	_ = l.conn.SetReadDeadline(past)
+}
+
+// Serve speaks the protocol with one sender until it is over, and closes the connection. Head is
+// what was read of it already.
+func (r *Receiver) Serve(conn net.Conn, head []byte) {
+	link := &inlink{conn: conn}
+	defer conn.Close()
+	if !r.add(link) {
+		return
+	}
+	defer r.drop(link)
+	in := newInbound(counter{r, link}, r.options, r.clock())
+	for len(head) > 0 {
+		n := copy(in.Space(), head)
+		in.Filled(n, r.clock())
+		head = head[n:]
+	}
+	for r.flush(in, conn) && !in.Over() {
+		_ = conn.SetReadDeadline(time.Now().Add(in.Deadline() - r.clock()))
+		if link.withdrawn.Swap(false) {
+			in.Withdraw(r.clock())
+			continue
+		}
+		n, err := conn.Read(in.Space())
+		now := r.clock()
+		if n > 0 {
+			in.Filled(n, now)
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			in.Closed(now)
+		}
+		in.Tick(now)
+	}
+	in.Closed(r.clock())
+}
+
+// flush writes what the machine has to say. False: the connection is of no use any more.
+func (r *Receiver) flush(in *Inbound, conn net.Conn) bool {
+	for len(in.Output()) > 0 {
+		_ = conn.SetWriteDeadline(time.Now().Add(r.options.Timeout))
+		n, err := conn.Write(in.Output())
+		in.Written(n)
+		if err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// run is the life of a transfer: wait for a place, dial, carry, tell.
+func (s *Sender) run(o *Outgoing) {
+	ticket := s.gate.enter(o.total)
+	select {
+	case <-ticket.admitted:
+		if conn, bad := s.dial(o); bad != nil {
+			o.closed(bad)
+		} else {
+			s.carry(o, conn)
+		}
+	case <-o.quit:
+	}
+	events := o.end()
+	s.gate.leave(ticket)
+	s.mu.Lock()
+	delete(s.active, o)
+	s.mu.Unlock()
+	s.tell(events)
+}
+
+func (s *Sender) tell(events []Event) {
+	for _, e := range events {
+		s.options.Events(e)
+	}
+}
+
+// dial connects to the address of the metadata, if the rule on peers allows it. A name is resolved
+// once, and only addresses that were judged are dialled.
+func (s *Sender) dial(o *Outgoing) (net.Conn, *Error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-o.quit:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	target, rule := o.meta.target, s.rule()
+	found := []netip.Addr{target.addr}
+	if target.name != "" {
+		var err error
+		if found, err = net.DefaultResolver.LookupNetIP(ctx, "ip", target.name); err != nil {
+			return nil, fault(Reset, "resolve %s: %v", target.name, err)
+		}
+	}
+	allowed, bad := rule.judge(target, found)
+	if bad != nil {
+		return nil, bad
+	}
+	var last error
+	for _, addr := range allowed {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", addr.String())
+		if err == nil {
+			return conn, nil
+		}
+		last = err
+	}
+	if ctx.Err() != nil {
+		return nil, fault(Timeout, "no connection to %s within %v", o.meta.Address, s.options.Timeout)
+	}
+	return nil, fault(Reset, "dial %s: %v", o.meta.Address, last)
+}
+
+// carry pumps a transfer over its connection until it is over. It writes; another goroutine reads.
+func (s *Sender) carry(o *Outgoing, conn net.Conn) {
+	o.mu.Lock()
+	o.machine.Start(s.clock())
+	o.mu.Unlock()
+	heard := make(chan struct{})
+	go func() {
+		defer close(heard)
+		o.listen(conn)
+	}()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := s.clock()
+		t := o.turn(now)
+		s.tell(t.events)
+		switch {
+		case t.over:
+			conn.Close()
+			<-heard
+			return
+		case t.bytes != nil:
+			o.said(s.write(o, conn, t.bytes))
+		case t.shipment != nil:
+			o.deliver(conn, *t.shipment)
+		default:
+			timer.Reset(t.deadline - now)
+			select {
+			case <-o.woken:
+			case <-timer.C:
+			}
+		}
+	}
+}
+
+// said notes what was written of the machine's output; a transfer that is over needs no more.
+func (o *Outgoing) said(n int, err error) {
+	o.mu.Lock()
+	o.machine.Written(n)
+	o.machine.Crossed(n)
+	if o.machine.Over() && err != nil {
+		o.machine.Written(len(o.machine.Output()))
+	}
+	o.mu.Unlock()
+	if err != nil {
+		o.closed(fault(Reset, "write: %v", err))
+	}
+}
+
+// closed tells the machine that the connection ended.
+func (o *Outgoing) closed(why *Error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.machine.Closed(why, o.sender.clock())
+	o.over()
+}
+
+// deliver writes one shipment.
+func (o *Outgoing) deliver(conn net.Conn, what shipment) {
+	s := o.sender
+	if what.parcel == nil {
+		o.mu.Lock()
+		o.machine.Seal(what.end, s.clock())
+		o.mu.Unlock()
+		return
+	}
+	what.parcel.finish(o.machine.pass)
+	o.mu.Lock()
+	ok := o.machine.Data(what.parcel, s.clock())
+	o.mu.Unlock()
+	if ok {
+		n, err := s.write(o, conn, what.parcel.whole)
+		o.mu.Lock()
+		o.machine.Crossed(n)
+		o.mu.Unlock()
+		if err != nil {
+			o.closed(fault(Reset, "write: %v", err))
+		}
+	}
+	s.backlog.Add(-int64(len(what.parcel.whole)))
+	s.recycle(what.parcel.whole)
+}
+
+// write writes all of p at the pace of the sender's rate, as long as the machine lives.
+func (s *Sender) write(o *Outgoing, conn net.Conn, p []byte) (written int, err error) {
+	for written < len(p) {
+		piece, wait := s.pace(len(p) - written)
+		if wait > 0 && !sleep(wait, o.quit) {
+			return written, errOver
+		}
+		n, err := s.push(o, conn, p[written:written+piece])
+		written += n
+		if err != nil {
+			return written, err
+		}
+	}
+	return written, nil
+}
+
+// push writes all of p. A write that blocks is looked after: it ends when the machine does, and when
+// the peer took not one byte for a timeout.
+func (s *Sender) push(o *Outgoing, conn net.Conn, p []byte) (written int, err error) {
+	for idle := 0; written < len(p); {
+		_ = conn.SetWriteDeadline(time.Now().Add(s.options.Timeout / beatsATimeout))
+		n, err := conn.Write(p[written:])
+		written += n
+		if err == nil {
+			return written, nil
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return written, err
+		}
+		if idle++; n > 0 {
+			idle = 0
+		}
+		if !o.alive(idle >= beatsATimeout) {
+			return written, errOver
+		}
+	}
+	return written, nil
+}
+
+var errOver = errors.New("the transfer is over")
+
+// alive lets the machine's time pass and says whether it goes on. Stuck ends it.
+func (o *Outgoing) alive(stuck bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.sender.clock()
+	o.machine.Tick(now)
+	if stuck {
+		o.machine.Closed(fault(Timeout, "the receiver took no byte for %v", o.sender.options.Timeout), now)
+	}
+	return !o.machine.Over()
+}
+
+func sleep(d time.Duration, quit <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-quit:
+		return false
+	}
+}
+
+// listen feeds the machine what the receiver says, until either is over.
+func (o *Outgoing) listen(conn net.Conn) {
+	for {
+		o.mu.Lock()
+		space := o.machine.Space()
+		o.mu.Unlock()
+		n, err := conn.Read(space)
+		o.mu.Lock()
+		now := o.sender.clock()
+		if n > 0 {
+			o.machine.Filled(n, now)
+		}
+		if err != nil {
+			o.machine.Closed(lost(err), now)
+		}
+		over := o.machine.Over()
+		if over {
+			o.over()
+		}
+		o.mu.Unlock()
+		if over {
+			_ = conn.SetWriteDeadline(past)
+		}
+		o.wake()
+		if over {
+			return
+		}
+	}
+}
+
+func lost(err error) *Error {
+	if errors.Is(err, io.EOF) {
+		return fault(Reset, "the receiver closed the connection")
+	}
+	return fault(Reset, "read: %v", err)
+}
+
+// sniffing bounds the connections whose kind is not known yet.
+const sniffing = 256
+
 // Mux tells micro-serving HTTP and KV frames apart on one port by their first byte: an HTTP method
-// starts with an ASCII letter, a frame does not.
-type Mux struct{}
+// starts with an ASCII letter, a frame does not. Whoever says nothing for a timeout is dropped.
+type Mux struct {
+	listener net.Listener
+	receiver *Receiver
+	timeout  time.Duration
+	http     chan net.Conn
+	places   chan struct{} // one token for each connection that is being sniffed
+	stop     chan struct{}
+	work     sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	unknown map[net.Conn]bool
+	closing bool
+}
 
 // NewMux takes connections from l until Close. Frame connections go to r; with r nil they are closed.
-func NewMux(l net.Listener, r *Receiver) *Mux { return &Mux{} }
+func NewMux(l net.Listener, r *Receiver) *Mux {
+	m := &Mux{
+		listener: l, receiver: r, timeout: DefaultTimeout, http: make(chan net.Conn),
+		places: make(chan struct{}, sniffing), stop: make(chan struct{}),
+		unknown: map[net.Conn]bool{},
+	}
+	if r != nil {
+		m.timeout = r.options.Timeout
+	}
+	m.work.Go(m.accept)
+	return m
+}
 
 // HTTP is the listener for the HTTP server. Closing it closes the Mux.
-func (m *Mux) HTTP() net.Listener { return nil }
+func (m *Mux) HTTP() net.Listener { return httpListener{m} }
 
-// Close stops listening and ends the connections whose kind is not known yet.
-func (m *Mux) Close() error { return errors.New("not built") }
+// Close stops listening, ends the connections whose kind is not known yet, and waits for their
+// goroutines. Connections of the Receiver end with it, those of the HTTP server with that.
+func (m *Mux) Close() error {
+	m.mu.Lock()
+	first := !m.closing
+	m.closing = true
+	for conn := range m.unknown {
+		_ = conn.SetReadDeadline(past)
+	}
+	m.mu.Unlock()
+	if !first {
+		return nil
+	}
+	close(m.stop)
+	err := m.listener.Close()
+	m.work.Wait()
+	return err
+}
+
+// accept hands each connection to a goroutine that finds out its kind. When all places are taken
+// it waits: the operating system's own queue is the bound. An error of the listener that is no end
+// (too many open files) is waited out.
+func (m *Mux) accept() {
+	for {
+		select {
+		case m.places <- struct{}{}:
+		case <-m.stop:
+			return
+		}
+		conn, err := m.listener.Accept()
+		if err == nil {
+			m.work.Go(func() { m.sniff(conn) })
+			continue
+		}
+		<-m.places
+		if errors.Is(err, net.ErrClosed) || !sleep(10*time.Millisecond, m.stop) {
+			return
+		}
+	}
+}
+
+func (m *Mux) sniff(conn net.Conn) {
+	first := make([]byte, 1)
+	_ = conn.SetReadDeadline(time.Now().Add(m.timeout))
+	m.watch(conn, true)
+	_, err := io.ReadFull(conn, first)
+	m.watch(conn, false)
+	<-m.places
+	_ = conn.SetReadDeadline(time.Time{})
+	switch {
+	case err == nil && first[0] == magic[0] && m.receiver != nil:
+		go m.receiver.Serve(conn, first)
+	case err == nil && isLetter(first[0]):
+		select {
+		case m.http <- &headed{Conn: conn, head: first}:
+		case <-m.stop:
+			conn.Close()
+		}
+	default:
+		conn.Close()
+	}
+}
+
+// watch keeps the connections that Close has to wake.
+func (m *Mux) watch(conn net.Conn, on bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unknown[conn] = on
+	if !on {
+		delete(m.unknown, conn)
+	} else if m.closing {
+		_ = conn.SetReadDeadline(past)
+	}
+}
+
+func isLetter(b byte) bool { return 'A' <= b && b <= 'Z' || 'a' <= b && b <= 'z' }
+
+// headed is a connection of which the first bytes were read already.
+type headed struct {
+	net.Conn
+	head []byte
+}
+
+func (c *headed) Read(p []byte) (int, error) {
+	if len(c.head) > 0 {
+		n := copy(p, c.head)
+		c.head = c.head[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// httpListener is the HTTP server's side of a Mux.
+type httpListener struct{ m *Mux }
+
+func (l httpListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.m.http:
+		return conn, nil
+	case <-l.m.stop:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l httpListener) Close() error   { return l.m.Close() }
+func (l httpListener) Addr() net.Addr { return l.m.listener.Addr() }

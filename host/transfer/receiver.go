@@ -1,8 +1,10 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -33,37 +35,190 @@ type Reservation struct {
 	Segments [][]Segment
 }
 
-// Segment is Count consecutive positions in consecutive slots from Slot on; a slot is
-// page*PageSize + offset. Slot -1 stands for positions that will have slid out of a window: they
-// are counted and not sent.
-type Segment struct{ Slot, Count int }
-
 // LeaseCounts is the number of leases in each state, for the metrics.
 type LeaseCounts struct{ Granted, Writing, Sealed, Quarantined int }
 
+// Defaults of both ends' options.
+const (
+	DefaultTimeout     = 4 * time.Second
+	DefaultLease       = 60 * time.Second
+	DefaultMaxInflight = 32
+	DefaultMaxLeases   = 4096
+	DefaultMaxBuffered = 1 << 30
+)
+
+func (o *ReceiverOptions) setDefaults() {
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Lease = cmp.Or(o.Lease, DefaultLease)
+	o.MaxInflight = cmp.Or(o.MaxInflight, DefaultMaxInflight)
+	o.MaxLeases = cmp.Or(o.MaxLeases, DefaultMaxLeases)
+}
+
 // Receiver is the decode side: it grants leases on reserved pages and lets whoever proves one write
 // them. Its methods may be called from any goroutine and never wait for a peer.
-type Receiver struct{}
+type Receiver struct {
+	options ReceiverOptions
+	clock   func() time.Duration
 
-// NewReceiver draws the receiver's key.
-func NewReceiver(o ReceiverOptions) (*Receiver, error) { return nil, errors.New("not built") }
+	mu     sync.Mutex // guards what follows; never held while the engine or a peer is called
+	ledger *Ledger
+	links  map[uint64]*inlink // by epoch: the connections that write
+	all    map[*inlink]bool   // every connection
+	ended  bool
+	work   sync.WaitGroup // connections and the clock's goroutine
+	stop   chan struct{}
+}
 
-// Grant makes a lease for id and returns the metadata string that proves it. The error is of
-// Reason Busy when id has a lease already or MaxLeases are held.
+// NewReceiver draws the receiver's key and starts the clock of its leases.
+func NewReceiver(o ReceiverOptions) (*Receiver, error) {
+	o.setDefaults()
+	ledger, err := NewLedger(o)
+	if err != nil {
+		return nil, err
+	}
+	if o.Events == nil {
+		return nil, errors.New("transfer: no one hears the receiver's events")
+	}
+	r := &Receiver{
+		options: o, clock: newClock(), ledger: ledger, links: map[uint64]*inlink{},
+		all: map[*inlink]bool{}, stop: make(chan struct{}),
+	}
+	r.work.Go(r.expire)
+	return r, nil
+}
+
+// Grant makes a lease for id and returns the metadata string that proves it. The id is the engine's
+// own: no two leases ever share one, so that a late event cannot be taken for another's. The error
+// is an *Error of reason Busy when id has a lease already or MaxLeases are held.
 func (r *Receiver) Grant(id string, res Reservation) (metadata string, err error) {
-	return "", errors.New("not built")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ledger.Grant(id, res, r.clock())
 }
 
 // Renew starts the lease's time anew. It answers false when id has no lease.
-func (r *Receiver) Renew(id string) bool { return false }
+func (r *Receiver) Renew(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ledger.Renew(id, r.clock())
+}
 
 // Release ends the lease of id in any state. True: nobody can write its pages, they are the
 // caller's at once (also when there is no such lease). False: a writer is live; it is told, and a
 // Fenced event follows when it is gone; until then the pages are in quarantine.
-func (r *Receiver) Release(id string) (fenced bool) { return true }
+func (r *Receiver) Release(id string) (fenced bool) {
+	r.mu.Lock()
+	epoch, fenced := r.ledger.Release(id)
+	link := r.links[epoch]
+	r.mu.Unlock()
+	if !fenced && link != nil {
+		link.withdraw()
+	}
+	return fenced
+}
 
 // Leases counts the leases by state.
-func (r *Receiver) Leases() LeaseCounts { return LeaseCounts{} }
+func (r *Receiver) Leases() LeaseCounts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ledger.Counts()
+}
 
-// Close ends all connections and waits for their goroutines. Leases end without events.
-func (r *Receiver) Close() error { return nil }
+// Close ends all connections and waits for their goroutines: transfers under way fail, leases without
+// a writer end without an event. After it no event is told.
+func (r *Receiver) Close() error {
+	r.mu.Lock()
+	if !r.ended {
+		r.ended = true
+		close(r.stop)
+	}
+	for link := range r.all {
+		link.conn.Close()
+	}
+	r.mu.Unlock()
+	r.work.Wait()
+	return nil
+}
+
+// tell gives the ledger's new events to the engine, outside the lock.
+func (r *Receiver) tell(events []Event) {
+	for _, e := range events {
+		r.options.Events(e)
+	}
+}
+
+// tick lets leases expire.
+func (r *Receiver) tick() {
+	r.mu.Lock()
+	r.ledger.Tick(r.clock())
+	events := r.ledger.Events()
+	r.mu.Unlock()
+	r.tell(events)
+}
+
+// add takes a connection in, unless the receiver was closed or has its fill of them.
+func (r *Receiver) add(link *inlink) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended || len(r.all) >= connsAWriter*r.options.MaxInflight {
+		return false
+	}
+	r.all[link] = true
+	r.work.Add(1)
+	return true
+}
+
+func (r *Receiver) drop(link *inlink) {
+	r.mu.Lock()
+	delete(r.all, link)
+	r.mu.Unlock()
+	r.work.Done()
+}
+
+// connsAWriter times MaxInflight is the most connections: those that write, and those that wait.
+const connsAWriter = 8
+
+// counter is the desk of one connection: the ledger behind the receiver's lock.
+type counter struct {
+	*Receiver
+	link *inlink
+}
+
+func (c counter) open(o *opening, now time.Duration) (*grant, *Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, bad := c.ledger.open(o, now)
+	if bad == nil {
+		c.links[g.epoch] = c.link
+	}
+	return g, bad
+}
+
+func (c counter) seat(epoch uint64) bool {
+	c.mu.Lock()
+	seated := c.ledger.seat(epoch)
+	events := c.ledger.Events()
+	c.mu.Unlock()
+	c.tell(events)
+	return seated
+}
+
+func (c counter) settle(epoch uint64, o outcome, now time.Duration) *Error {
+	c.mu.Lock()
+	bad := c.ledger.settle(epoch, o, now)
+	events := c.ledger.Events()
+	c.mu.Unlock()
+	c.tell(events)
+	return bad
+}
+
+func (c counter) leave(epoch uint64, now time.Duration) {
+	c.mu.Lock()
+	c.ledger.leave(epoch, now)
+	if c.links[epoch] == c.link {
+		delete(c.links, epoch)
+	}
+	events := c.ledger.Events()
+	c.mu.Unlock()
+	c.tell(events)
+}

@@ -1,7 +1,12 @@
 package transfer
 
 import (
+	"cmp"
 	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvrelay/engine/host/kvcache"
@@ -26,43 +31,192 @@ type SenderOptions struct {
 	Events func(Event)
 }
 
-// Sender is the prefill side: it carries KV to the receivers that metadata strings name.
-type Sender struct{}
+// maxWaiting bounds the transfers that wait for one in flight to end.
+const maxWaiting = 1024
+
+// freeBuffers bounds the frame buffers kept for the next frames.
+const freeBuffers = 64
+
+// Sender is the prefill side: it carries KV to the receivers that metadata strings name. Its methods
+// may be called from any goroutine and never wait for a peer.
+type Sender struct {
+	options SenderOptions
+	clock   func() time.Duration
+	gate    gate
+	free    chan []byte // whole frames of frameBytes
+	backlog atomic.Int64
+	work    sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	peers  *Peers
+	bucket bucket
+	active map[*Outgoing]bool
+	ended  bool
+}
 
 // NewSender checks the options; its error names the peer that is neither a network nor a name.
-func NewSender(o SenderOptions) (*Sender, error) { return nil, errors.New("not built") }
+func NewSender(o SenderOptions) (*Sender, error) {
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.MaxInflight = cmp.Or(o.MaxInflight, DefaultMaxInflight)
+	o.MaxBuffered = cmp.Or(o.MaxBuffered, DefaultMaxBuffered)
+	if err := checkModels(o.Models); err != nil {
+		return nil, err
+	}
+	if o.Events == nil {
+		return nil, errors.New("transfer: no one hears the sender's events")
+	}
+	peers, err := ParsePeers(o.Peers)
+	if err != nil {
+		return nil, err
+	}
+	return &Sender{
+		options: o, clock: newClock(), peers: peers, bucket: bucket{rate: o.MaxRate},
+		gate: gate{most: o.MaxInflight, mostSize: o.MaxBuffered},
+		free: make(chan []byte, freeBuffers), active: map[*Outgoing]bool{},
+	}, nil
+}
 
 // Parse reads a metadata string and checks all that a sender can know: encoding, version, sizes, one
 // list of segments a model, each summing to the window, no slot twice, an address that the rule on
 // peers does not refuse. The error is an *Error of reason InvalidMetadata. Nothing is dialled.
 func (s *Sender) Parse(text string, w Window) (*Metadata, error) {
-	return nil, errors.New("not built")
+	m, bad := parseMetadata(text, w, len(s.options.Models))
+	if bad == nil {
+		bad = s.rule().check(m.target)
+	}
+	if bad != nil {
+		return nil, bad
+	}
+	return m, nil
 }
 
-// Open starts a transfer under id: dial, opening frame, answer. It returns at once; an Opened or
-// Failed event follows. The error (Reason Busy) says that too many transfers wait already.
+// Open starts a transfer under id, the engine's own, never given twice: dial, opening frame, answer.
+// It returns at once; an Opened or Failed event follows. The error (an *Error of reason Busy, or
+// Reset when the Sender was closed) says that nothing was started.
 func (s *Sender) Open(id string, m *Metadata) (*Outgoing, error) {
-	return nil, errors.New("not built")
+	o := &Outgoing{
+		sender: s, meta: m, total: totalBytes(m, s.options.Models),
+		machine: NewOutbound(id, m, s.options.Models, s.options.Timeout),
+		woken:   make(chan struct{}, 1), quit: make(chan struct{}),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, fault(Reset, "the sender was closed")
+	}
+	if len(s.active) >= s.options.MaxInflight+maxWaiting {
+		return nil, fault(Busy, "%d transfers are under way or waiting", len(s.active))
+	}
+	s.active[o] = true
+	s.work.Go(func() { s.run(o) })
+	return o, nil
 }
 
-// SetRate changes MaxRate, SetPeers the Peers, for transfers to come and those under way.
-func (s *Sender) SetRate(bytesPerSecond int64) {}
+// SetRate changes MaxRate for all transfers, those under way included.
+func (s *Sender) SetRate(bytesPerSecond int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bucket.rate = bytesPerSecond
+}
 
-// SetPeers replaces the list of peers, or keeps the old one and says what is wrong with the new.
-func (s *Sender) SetPeers(peers []string) error { return nil }
+// SetPeers replaces the list of peers for transfers to come, or keeps the old one and says what is
+// wrong with the new.
+func (s *Sender) SetPeers(list []string) error {
+	peers, err := ParsePeers(list)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.peers = peers
+	return nil
+}
+
+func (s *Sender) rule() *Peers {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.peers
+}
 
 // Inflight is the number of transfers under way, waiting ones included.
-func (s *Sender) Inflight() int { return 0 }
+func (s *Sender) Inflight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.active)
+}
 
 // Backlog is the bytes of KV read from pages and not yet written to a connection.
-func (s *Sender) Backlog() int64 { return 0 }
+func (s *Sender) Backlog() int64 { return s.backlog.Load() }
 
-// Close fails all transfers and waits for their goroutines.
-func (s *Sender) Close() error { return nil }
+// Close cancels all transfers and waits for their goroutines, at most about one timeout.
+func (s *Sender) Close() error {
+	s.mu.Lock()
+	s.ended = true
+	active := slices.Collect(maps.Keys(s.active))
+	s.mu.Unlock()
+	for _, o := range active {
+		o.Cancel()
+	}
+	s.work.Wait()
+	return nil
+}
+
+// pace is how many of n bytes may be written next, and how long to wait before. A piece is small
+// enough that every link, all of them sharing the rate, is heard of well within a timeout.
+func (s *Sender) pace(n int) (piece int, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bucket.rate <= 0 {
+		return n, 0
+	}
+	share := s.options.Timeout.Seconds() / 8 / float64(s.options.MaxInflight)
+	piece = min(n, 64<<10, max(1, int(share*float64(s.bucket.rate))))
+	return piece, s.bucket.take(piece, s.clock())
+}
+
+// room is a buffer for a frame, an old one where it fits well.
+func (s *Sender) room(size int) []byte {
+	if whole := dataHeadSize + frameBytes; size <= whole && size > whole/2 {
+		select {
+		case buf := <-s.free:
+			return buf[:size]
+		default:
+			return make([]byte, size, whole)
+		}
+	}
+	return make([]byte, size)
+}
+
+func (s *Sender) recycle(buf []byte) {
+	if cap(buf) == dataHeadSize+frameBytes {
+		select {
+		case s.free <- buf[:cap(buf)]:
+		default:
+		}
+	}
+}
 
 // Outgoing is one transfer on the sending side. Send, Seal and SealChunk are called from one
 // goroutine, after the Opened event; Cancel from any. None waits for the peer.
-type Outgoing struct{}
+type Outgoing struct {
+	sender *Sender
+	meta   *Metadata
+	total  int64   // bytes of KV from the window's begin on
+	pack   *packer // of the goroutine that calls Send
+
+	woken chan struct{} // the queue or the machine has something new
+	quit  chan struct{} // closed when the machine is over
+
+	mu      sync.Mutex // guards what follows
+	machine *Outbound
+	queue   []shipment
+}
+
+// shipment is a data frame, or, where parcel is nil, a seal at position end.
+type shipment struct {
+	parcel *parcel
+	end    int
+}
 
 // Send ships what a layer of a model has not sent yet of the window's positions below end. pages is
 // the sequence's page table: position p stands in slot p%PageSize of pages[p/PageSize]. It is
@@ -72,16 +226,138 @@ type Outgoing struct{}
 // The copies wait in memory, at most the KV of this transfer. After a failure Send does nothing and
 // returns it; the Failed event comes once.
 func (o *Outgoing) Send(model, layer, end int, pages []kvcache.PageID) error {
-	return errors.New("not built")
+	if err := o.ready(); err != nil {
+		return err
+	}
+	if bad := o.pack.pack(model, layer, end, pages, o.ship); bad != nil {
+		o.giveUp(bad)
+		return bad
+	}
+	return nil
+}
+
+// ready says why nothing can be sent, if so.
+func (o *Outgoing) ready() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if bad := o.machine.Err(); bad != nil {
+		return bad
+	}
+	if !o.machine.Writing() {
+		return errors.New("transfer: Send before Opened or after Seal")
+	}
+	if o.pack == nil {
+		o.pack = newPacker(o.meta, o.sender.options.Models, o.machine.From(), o.sender.room)
+		if rate := o.sender.rate(); rate > 0 {
+			o.pack.most = int(min(frameBytes, max(leastFrame, rate/20)))
+		}
+	}
+	return nil
+}
+
+// leastFrame is how small frames get where a rate is so low that a larger one would hold up a
+// cancel.
+const leastFrame = 4 << 10
+
+func (s *Sender) rate() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bucket.rate
+}
+
+func (o *Outgoing) ship(p *parcel) {
+	o.sender.backlog.Add(int64(len(p.whole)))
+	o.enqueue(shipment{parcel: p})
+}
+
+func (o *Outgoing) enqueue(s shipment) {
+	o.mu.Lock()
+	o.queue = append(o.queue, s)
+	o.mu.Unlock()
+	o.wake()
+}
+
+func (o *Outgoing) wake() {
+	select {
+	case o.woken <- struct{}{}:
+	default:
+	}
 }
 
 // SealChunk says that all layers of all models have sent everything below end: another writer may
 // resume there if this one is lost. Optional.
-func (o *Outgoing) SealChunk(end int) {}
+func (o *Outgoing) SealChunk(end int) {
+	if end < o.meta.Window.End {
+		o.enqueue(shipment{end: end})
+	}
+}
 
 // Seal says that everything was sent. A Done event follows when the receiver has it all.
-func (o *Outgoing) Seal() {}
+func (o *Outgoing) Seal() { o.enqueue(shipment{end: o.meta.Window.End}) }
 
-// Cancel gives the transfer up and tells the receiver. A Failed event of Reason Cancelled follows,
+// Cancel gives the transfer up and tells the receiver. A Failed event of reason Cancelled follows,
 // unless Done or Failed was on its way.
-func (o *Outgoing) Cancel() {}
+func (o *Outgoing) Cancel() { o.giveUp(fault(Cancelled, "given up by the sender")) }
+
+func (o *Outgoing) giveUp(why *Error) {
+	o.mu.Lock()
+	o.machine.GiveUp(why, o.sender.clock())
+	if o.machine.Over() {
+		o.over()
+	}
+	o.mu.Unlock()
+	o.wake()
+}
+
+// over closes quit, once. The lock is held.
+func (o *Outgoing) over() {
+	select {
+	case <-o.quit:
+	default:
+		close(o.quit)
+	}
+}
+
+// turn is what a transfer's goroutine does next.
+type turn struct {
+	bytes    []byte    // frames of the machine to write
+	shipment *shipment // or this
+	over     bool      // or end
+	deadline time.Duration
+	events   []Event
+}
+
+// turn looks at the machine and takes from the queue. Frames of the machine go first.
+func (o *Outgoing) turn(now time.Duration) (t turn) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.machine.Tick(now)
+	t.events, t.deadline = o.machine.Events(), o.machine.Deadline()
+	switch {
+	case len(o.machine.Output()) > 0:
+		t.bytes = o.machine.Output()
+	case o.machine.Over():
+		t.over = true
+	case o.machine.Writing() && len(o.queue) > 0:
+		t.shipment = &o.queue[0]
+		o.queue = o.queue[1:]
+	}
+	if o.machine.Over() {
+		o.over()
+	}
+	return t
+}
+
+// end empties the queue and hands out what is left to tell.
+func (o *Outgoing) end() []Event {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.queue {
+		if s.parcel != nil {
+			o.sender.backlog.Add(-int64(len(s.parcel.whole)))
+		}
+	}
+	o.queue = nil
+	o.over()
+	return o.machine.Events()
+}

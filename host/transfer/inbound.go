@@ -1,0 +1,314 @@
+package transfer
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// pollTime is how often a queued writer asks for a seat.
+const pollTime = 20 * time.Millisecond
+
+// desk is what an Inbound asks of the Ledger: judge an opening frame, find a seat, take an outcome
+// (it may refuse a seal), and note that the writer is fenced.
+type desk interface {
+	open(o *opening, now time.Duration) (*grant, *Error)
+	seat(epoch uint64) bool
+	settle(epoch uint64, o outcome, now time.Duration) *Error
+	leave(epoch uint64, now time.Duration)
+}
+
+// Inbound is the receiver's end of one connection. It is pure: bytes and the time go in, bytes come
+// out (Output), keys and values go to the Pages, and the Ledger hears the rest.
+type Inbound struct {
+	line
+	desk   desk
+	models []Model
+
+	grant  *grant  // nil until the opening frame was judged right
+	next   [][]int // [model][layer] the position that must come next
+	sum    digest  // of all data frames since the opening
+	bytes  int64   // of their keys and values
+	acked  seal    // the last that was found right
+	first  time.Duration
+	asked  time.Duration // last for a seat
+	placed bool          // first is set
+}
+
+// Connect is the receiver's end of a new connection.
+func (l *Ledger) Connect(now time.Duration) *Inbound { return newInbound(l, l.options, now) }
+
+func newInbound(d desk, o ReceiverOptions, now time.Duration) *Inbound {
+	return &Inbound{
+		line: line{
+			state: expecting, table: receiverTable, timeout: o.Timeout,
+			heard: now, said: now, entered: now,
+		},
+		desk: d, models: o.Models,
+	}
+}
+
+// Over says that the connection is to be closed once Output is written.
+func (in *Inbound) Over() bool { return in.state == closed }
+
+// Epoch is that of the lease being written, 0 while there is none.
+func (in *Inbound) Epoch() uint64 { return in.pass.epoch }
+
+// Filled says that n bytes from the connection were put in Space.
+func (in *Inbound) Filled(n int, now time.Duration) {
+	in.heard = now
+	if in.deaf() {
+		return
+	}
+	in.wire += int64(n)
+	in.dec.filled(n)
+	for !in.deaf() {
+		f, ok, bad := in.dec.next(in.pass)
+		if bad != nil {
+			in.move(onBad, bad, now)
+		} else if !ok {
+			return
+		} else {
+			in.take(f, now)
+		}
+	}
+}
+
+// Tick is to be called at Deadline, and may be called at any time.
+func (in *Inbound) Tick(now time.Duration) {
+	if in.state == closed {
+		return
+	}
+	if now >= in.patience() {
+		in.move(onTimeout, silent(in.timeout), now)
+		return
+	}
+	if in.state == queued {
+		in.asked = now
+		if in.desk.seat(in.pass.epoch) {
+			in.move(onRoom, nil, now)
+			return
+		}
+	}
+	if (in.state == queued || in.state == writing) && now >= in.beat() {
+		in.say(kindBeat, nil, now)
+	}
+}
+
+// Deadline is when Tick must be called next.
+func (in *Inbound) Deadline() time.Duration {
+	switch in.state {
+	case queued:
+		return min(in.patience(), in.beat(), in.asked+pollTime)
+	case writing:
+		return min(in.patience(), in.beat())
+	}
+	return in.patience()
+}
+
+// patience is when this state has lasted too long.
+func (in *Inbound) patience() time.Duration {
+	switch in.state {
+	case queued, writing:
+		return in.silence()
+	case refused:
+		return in.entered + min(lingerTime, in.timeout)
+	}
+	return in.entered + in.timeout
+}
+
+// Closed says that the connection ended.
+func (in *Inbound) Closed(now time.Duration) {
+	if in.state != closed {
+		in.move(onClosed, fault(Reset, "the sender's connection ended"), now)
+	}
+}
+
+// Withdraw says that the lease was released: nothing is written from now on, and the sender is told.
+func (in *Inbound) Withdraw(now time.Duration) {
+	if in.can(onRelease) {
+		in.move(onRelease, fault(Cancelled, "the reservation was released"), now)
+	}
+}
+
+// take judges a frame, does what it asks, and moves.
+func (in *Inbound) take(f frame, now time.Duration) {
+	on, why := in.classify(f)
+	if on != onBad && !in.can(on) {
+		on, why = onBad, in.unexpected(f.kind)
+	}
+	if on != onBad {
+		on, why = in.obey(on, f, now)
+	}
+	in.move(on, why, now)
+}
+
+// classify is the input that a frame is, by its kind and its payload alone.
+func (in *Inbound) classify(f frame) (input, *Error) {
+	switch f.kind {
+	case kindOpen:
+		return onOpen, nil
+	case kindData:
+		return onData, nil
+	case kindSeal:
+		if in.grant != nil && readSeal(f.payload).end == in.grant.window.End {
+			return onLastSeal, nil
+		}
+		return onSeal, nil
+	case kindCancel:
+		return onCancel, nil
+	case kindCancelled:
+		return onCancelled, nil
+	case kindBeat:
+		return onBeat, nil
+	}
+	return onBad, fault(Malformed, "a frame (%v) from a sender", f.kind)
+}
+
+// obey does what a frame asks where the state lets it. What cannot be done becomes onBad, an opening
+// frame for which there is no seat onFull.
+func (in *Inbound) obey(on input, f frame, now time.Duration) (input, *Error) {
+	var bad *Error
+	switch {
+	case on == onOpen:
+		bad = in.open(f, now)
+		if bad == nil && !in.desk.seat(in.pass.epoch) {
+			return onFull, nil
+		}
+	case on == onData && in.state == writing:
+		bad = in.write(f.payload, now)
+	case (on == onSeal || on == onLastSeal) && in.state == writing:
+		bad = in.seal(readSeal(f.payload), on == onLastSeal, now)
+	case on == onCancel:
+		why, ok := readReason(f.payload)
+		if ok {
+			return on, why
+		}
+		bad = fault(Malformed, "the reason of a cancel does not add up")
+	}
+	if bad != nil {
+		return onBad, bad
+	}
+	return on, nil
+}
+
+func (in *Inbound) open(f frame, now time.Duration) *Error {
+	o, bad := readOpening(f)
+	if bad != nil {
+		return bad
+	}
+	g, bad := in.desk.open(o, now)
+	if bad != nil {
+		return bad
+	}
+	in.grant, in.pass, in.asked = g, g.pass, now
+	in.acked.end = g.from
+	return nil
+}
+
+// begin readies the counters and lets data frames in.
+func (in *Inbound) begin(now time.Duration) {
+	in.next = make([][]int, len(in.models))
+	var most int64
+	for m := range in.models {
+		l := &in.grant.layouts[m]
+		most = max(most, int64(l.sent(in.grant.from))*int64(l.slotBytes))
+		in.next[m] = make([]int, l.layers)
+		for layer := range in.next[m] {
+			in.next[m][layer] = l.due(in.grant.from)
+		}
+	}
+	in.dec.bound = int(min(most, MaxFrame))
+	in.say(kindAccept, binary.LittleEndian.AppendUint32(nil, uint32(in.grant.from)), now)
+}
+
+// write puts the keys and values of a data frame into the pages, if they are exactly the ones that
+// are due: the next positions of their layer, all of them reserved.
+func (in *Inbound) write(payload []byte, now time.Duration) *Error {
+	p, kv := readPlace(payload), payload[placeSize:]
+	if p.model >= len(in.models) || p.layer >= in.grant.layouts[p.model].layers {
+		return fault(OutOfPlace, "model %d layer %d", p.model, p.layer)
+	}
+	l, next := &in.grant.layouts[p.model], &in.next[p.model][p.layer]
+	if p.position != *next {
+		return fault(OutOfPlace, "model %d layer %d: position %d, due is %d",
+			p.model, p.layer, p.position, *next)
+	}
+	if p.count < 1 || p.count > l.window.End-p.position || len(kv) != p.count*l.slotBytes {
+		return fault(OutOfPlace, "model %d layer %d: %d positions from %d on in %d bytes",
+			p.model, p.layer, p.count, p.position, len(kv))
+	}
+	end := p.position + p.count
+	if l.reach(p.position, end) != end {
+		return fault(OutOfPlace, "model %d: positions of [%d, %d) are not sent",
+			p.model, p.position, end)
+	}
+	if !in.placed {
+		in.first, in.placed = now, true
+	}
+	in.sum = in.sum.add(leafOf(p, kv))
+	in.bytes += int64(len(kv))
+	for at := p.position; at < end; {
+		r := l.run(at, end)
+		size := r.Count * l.slotBytes
+		if err := in.models[p.model].Pages.WritePage(p.layer, r, kv[:size]); err != nil {
+			return fault(PageFault, "write layer %d of page %d: %v", p.layer, r.Page, err)
+		}
+		kv, at = kv[size:], at+r.Count
+	}
+	*next = l.due(end)
+	return nil
+}
+
+// seal checks that nothing below the seal is missing and that both ends hold the same.
+func (in *Inbound) seal(s seal, last bool, now time.Duration) *Error {
+	if w := in.grant.window; !last && (s.end <= in.acked.end || s.end > w.End) {
+		return fault(OutOfPlace, "a seal at %d after one at %d, the window ends at %d",
+			s.end, in.acked.end, w.End)
+	}
+	for m := range in.next {
+		due := in.grant.layouts[m].due(s.end)
+		for layer, next := range in.next[m] {
+			if next != due {
+				return fault(OutOfPlace, "model %d layer %d: sealed below %d, but position %d is due",
+					m, layer, s.end, next)
+			}
+		}
+	}
+	if s.bytes != in.bytes || s.digest != in.sum {
+		return fault(Digest, "%d bytes sent, %d arrived", s.bytes, in.bytes)
+	}
+	o := outcome{end: s.end, bytes: in.bytes, wire: in.wire}
+	if in.placed {
+		o.elapsed = now - in.first
+	}
+	in.acked = s
+	return in.desk.settle(in.pass.epoch, o, now)
+}
+
+// move makes a move of the table and what belongs to it. why says what was wrong, where it was.
+func (in *Inbound) move(on input, why *Error, now time.Duration) {
+	from := in.state
+	in.step(on, now)
+	switch {
+	case on == onOpen || on == onRoom:
+		in.begin(now)
+	case on == onSeal && in.state == writing, on == onLastSeal && in.state == sealed:
+		in.say(kindAck, in.acked.append(nil), now)
+	case on == onCancel:
+		in.say(kindCancelled, nil, now)
+	case in.state == refused && from != refused:
+		in.say(kindRefuse, appendReason(nil, why), now)
+	case in.state == cancelling && from != cancelling:
+		in.say(kindCancel, appendReason(nil, why), now)
+	}
+	if in.grant == nil {
+		return
+	}
+	if (from == queued || from == writing) && (in.state == refused || in.state == closed) {
+		o := outcome{bytes: in.bytes, wire: in.wire, err: why}
+		in.desk.settle(in.pass.epoch, o, now)
+	}
+	if in.state == closed && from != closed {
+		in.desk.leave(in.pass.epoch, now)
+	}
+}

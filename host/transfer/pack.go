@@ -1,0 +1,154 @@
+package transfer
+
+import "github.com/kvrelay/engine/host/kvcache"
+
+// frameBytes is how much KV a sender puts in a data frame, where it has so much: large enough that
+// headers and system calls cost nothing, small enough to stay in a processor's cache.
+const frameBytes = 256 << 10
+
+// parcel is a data frame in the making: room for its header, its place, then the keys and values.
+type parcel struct {
+	place
+	whole []byte
+	leaf  digest
+}
+
+// finish completes the frame and its leaf of the digest.
+func (p *parcel) finish(with pass) {
+	p.put(p.whole[headerSize:])
+	putHeader(p.whole, kindData, with)
+	p.leaf = leafOf(p.place, p.whole[dataHeadSize:])
+}
+
+// packer cuts what each layer owes into data frames. A frame holds consecutive positions; its keys
+// and values are in the pieces that the receiver's pages cut them into (layout.run), each in the
+// canonical layout of a range, so that the receiver writes them as they stand.
+type packer struct {
+	models  []Model
+	layouts []layout
+	next    [][]int // [model][layer] the first position not sent
+	most    int     // bytes of KV in a frame
+	room    func(size int) []byte
+	scratch []byte
+}
+
+// newPacker starts at position from. Room gives buffers for whole frames.
+func newPacker(m *Metadata, models []Model, from int, room func(int) []byte) *packer {
+	p := &packer{models: models, most: frameBytes, room: room}
+	for i, model := range models {
+		l := newLayout(m.Window, model, m.Segments[i])
+		p.layouts = append(p.layouts, l)
+		next := make([]int, l.layers)
+		for layer := range next {
+			next[layer] = l.due(from)
+		}
+		p.next = append(p.next, next)
+	}
+	return p
+}
+
+// pack reads what is due below end of one layer out of the pages, a frame at a time.
+func (p *packer) pack(model, layer, end int, pages []kvcache.PageID, ship func(*parcel)) *Error {
+	if model < 0 || model >= len(p.models) || layer < 0 || layer >= p.layouts[model].layers {
+		return fault(PageFault, "there is no model %d layer %d", model, layer)
+	}
+	l := &p.layouts[model]
+	end = min(end, l.window.End)
+	next := &p.next[model][layer]
+	if *next < end && (end-1)/l.pageSize >= len(pages) {
+		return fault(PageFault, "%d pages do not reach position %d", len(pages), end-1)
+	}
+	for *next < end {
+		at := *next
+		stop := l.reach(at, p.cut(l, at, end))
+		whole := &parcel{
+			place: place{model, layer, at, stop - at},
+			whole: p.room(dataHeadSize + (stop-at)*l.slotBytes),
+		}
+		if bad := p.fill(whole, l, pages); bad != nil {
+			return bad
+		}
+		*next = l.due(stop)
+		ship(whole)
+	}
+	return nil
+}
+
+// cut is where a frame that starts at position at ends at the latest: at a page's end where one
+// fits, so that the next starts with a whole page.
+func (p *packer) cut(l *layout, at, end int) int {
+	stop := at + max(1, p.most/l.slotBytes)
+	if stop >= end {
+		return end
+	}
+	if aligned := stop - stop%l.pageSize; aligned > at {
+		return aligned
+	}
+	return stop
+}
+
+// fill reads the pieces of a parcel.
+func (p *packer) fill(out *parcel, l *layout, pages []kvcache.PageID) *Error {
+	dst := out.whole[dataHeadSize:]
+	end := out.position + out.count
+	for at := out.position; at < end; {
+		n := l.run(at, end).Count
+		piece := dst[:n*l.slotBytes]
+		if bad := p.read(out, l, source{at, n, pages}, piece); bad != nil {
+			return bad
+		}
+		dst, at = dst[len(piece):], at+n
+	}
+	return nil
+}
+
+// source is n positions from at on, in the pages of the sender's page table.
+type source struct {
+	at, n int
+	pages []kvcache.PageID
+}
+
+// read fills dst, the canonical layout of n slots. Both ends usually cut positions into pages alike;
+// where they do not, the piece is put together from parts of several pages.
+func (p *packer) read(out *parcel, l *layout, s source, dst []byte) *Error {
+	half := len(dst) / 2
+	keyBytes := l.slotBytes / 2
+	for done := 0; done < s.n; {
+		position := s.at + done
+		first := position % l.pageSize
+		r := kvcache.SlotRange{
+			Page: s.pages[position/l.pageSize], First: first, Count: min(s.n-done, l.pageSize-first),
+		}
+		part := dst
+		if r.Count < s.n {
+			part = p.scratchOf(r.Count * l.slotBytes)
+		}
+		if err := p.models[out.model].Pages.ReadPage(out.layer, r, part); err != nil {
+			return fault(PageFault, "read layer %d of page %d: %v", out.layer, r.Page, err)
+		}
+		if r.Count < s.n {
+			keys := r.Count * keyBytes
+			copy(dst[done*keyBytes:], part[:keys])
+			copy(dst[half+done*keyBytes:], part[keys:])
+		}
+		done += r.Count
+	}
+	return nil
+}
+
+func (p *packer) scratchOf(size int) []byte {
+	if size > cap(p.scratch) {
+		p.scratch = make([]byte, size)
+	}
+	return p.scratch[:size]
+}
+
+// totalBytes is all keys and values of a window.
+func totalBytes(m *Metadata, models []Model) int64 {
+	var sum int64
+	for i, model := range models {
+		l := newLayout(m.Window, model, m.Segments[i])
+		sum += l.bytes(m.Window.Begin)
+	}
+	return sum
+}
