@@ -26,7 +26,7 @@ Flags:
 {{- if .HasExample}}
 
 Examples:
-{{.Example}}{{end}}
+{{.Example | trimLeadingNewline}}{{end}}
 {{- with exitLines .}}
 
 Exit codes:
@@ -49,6 +49,9 @@ const usages = "usages"
 // arguments as usage errors, no usage dump after an error.
 func dress(root *cobra.Command) {
 	cobra.AddTemplateFunc("wrap", wrap)
+	cobra.AddTemplateFunc("trimLeadingNewline", func(s string) string {
+		return strings.TrimPrefix(s, "\n")
+	})
 	cobra.AddTemplateFunc("exitLines", exitLines)
 	cobra.AddTemplateFunc("usageLines", usageLines)
 	root.SilenceErrors, root.SilenceUsage = true, true

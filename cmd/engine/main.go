@@ -49,7 +49,8 @@ func rootCommand() *cobra.Command {
 engine serves a language model behind the OpenAI API. A prefill instance computes a prompt's keys
 and values and sends them to a decode instance, which generates; a policy module in WebAssembly
 decides which requests run next and may be swapped while streams go on.`,
-		Example: `  engine run "In the beginning"            continue a prompt with the embedded model
+		Example: `
+  engine run "In the beginning"            continue a prompt with the embedded model
   engine serve --demo-pd                   prefill, decode and router on this machine
   engine config init engine.toml           every setting with its default
   engine policy check mine.wasm            what is wrong with a module`,

@@ -25,7 +25,8 @@ Runs one instance until it is told to stop: everything in one process, or the ro
 names. With --demo-pd it starts three processes on loopback, a prefill instance, a decode instance
 and a router, and writes their TOML files to a folder, so that each can also be started by hand. A
 port that is taken is replaced by the next free one; the lines show which.`,
-		Example: `  engine serve                              one process, 127.0.0.1:8080, embedded model
+		Example: `
+  engine serve                              one process, 127.0.0.1:8080, embedded model
   engine serve -c engine.toml
   engine serve --demo-pd --model models/llama --out demo`,
 		Args: takes(0),

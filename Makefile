@@ -1,0 +1,62 @@
+# make check is what every commit must pass. It needs Go alone.
+
+export CGO_ENABLED ?= 0
+
+# The platforms that must compile beside the one at hand.
+CROSS = linux/arm64 darwin/arm64 windows/amd64
+
+# Packages with goroutines and locks.
+RACE = ./host/engine ./host/transfer ./host/api ./host/admin ./host/router ./host/metrics ./plugins
+
+FUZZTIME ?= 10s
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
+
+check: fmt vet tidy test ## everything a commit must pass
+
+fmt: ## every file is as gofmt writes it
+	@test -z "$$(gofmt -l .)" || { echo "run gofmt -w on:"; gofmt -l .; exit 1; }
+
+vet: ## go vet, also of what a guest compiles
+	go vet ./...
+	GOOS=wasip1 GOARCH=wasm go vet ./abi
+
+tidy: ## go.mod names what is imported
+	go mod tidy -diff
+
+test: ## all tests
+	go test ./...
+
+build: ## one static binary, bin/engine
+	go build -trimpath -o bin/engine ./cmd/engine
+
+cross: ## the other platforms compile
+	@for p in $(CROSS); do echo "build $$p"; \
+	  GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./... || exit 1; done
+
+generate: ## codec, SDK views and SPEC tables from abi/abi.toml
+	go generate ./...
+
+policies: ## rebuild the shipped modules and compare them byte by byte; needs clang-14, lld-14, rustc 1.63
+	ENGINE_REQUIRE_TOOLCHAINS=1 go test -count=1 -run TestShippedModules ./plugins/policyfile
+
+policies-write: ## rebuild the shipped modules in place
+	ENGINE_REQUIRE_TOOLCHAINS=1 go test -count=1 -run TestShippedModules ./plugins/policyfile -args -write
+
+race: ## the packages with goroutines, under the race detector; needs a C compiler
+	CGO_ENABLED=1 go test -race $(RACE)
+
+fuzz: ## every fuzz target for FUZZTIME each
+	@for p in $$(go list ./...); do \
+	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do echo "$$p $$f"; \
+	    go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p || exit 1; \
+	  done; done
+
+staticcheck: ## fetches the pinned linter
+	go run $(STATICCHECK) ./...
+
+vuln: ## known vulnerabilities; needs their database from the network
+	go run $(GOVULNCHECK) ./...
