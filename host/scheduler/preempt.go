@@ -33,7 +33,6 @@ func (s *Scheduler) breakStall() {
 		switch {
 		case q.state != Waiting && q.state != Prefilling:
 			outside = outside || q.state != Decoding
-		case len(q.pages) == 0:
 		case q.kind == RemoteSend:
 			blocked++
 			remote = q
@@ -42,6 +41,7 @@ func (s *Scheduler) breakStall() {
 			local = q
 		}
 	}
+	s.stalled = s.stalled || blocked >= 2
 	switch {
 	case blocked < 2:
 	case local != nil:

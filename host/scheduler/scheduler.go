@@ -57,7 +57,8 @@ type Scheduler struct {
 	table  table
 	// hinted is where the next look at what the prefix cache holds for the queue starts.
 	hinted   int
-	empty    int // Answers in a row that left fitting work aside.
+	empty    int  // Answers in a row that left fitting work aside.
+	stalled  bool // A standstill was broken, and those who hold pages are not through yet.
 	draining bool
 }
 

@@ -3,21 +3,23 @@ package scheduler
 import "slices"
 
 // putStarvingFirst moves to the front what the policy has left out for too long: a running sequence
-// for MaxIdleSteps steps, a waiting one for HardAge.
+// for MaxIdleSteps steps, a waiting one for HardAge. After a standstill everybody who holds pages and
+// still prefills comes first, and nobody is admitted until they are through: otherwise whoever gave
+// way would take the pages again.
 func (s *Scheduler) putStarvingFirst() {
 	starving := s.turn.list[:0]
 	for _, q := range s.held {
-		if s.limits.MaxIdleSteps == 0 || q.idle < s.limits.MaxIdleSteps {
-			continue
-		}
-		switch q.state {
-		case Decoding:
+		idle := s.limits.MaxIdleSteps > 0 && q.idle >= s.limits.MaxIdleSteps
+		switch {
+		case q.state == Decoding && idle:
 			q.forcedAt = s.step
 			s.plan.Decision.Forced++
-		case Waiting, Prefilling:
+		case (q.state == Waiting || q.state == Prefilling) && (idle || s.stalled):
 			starving = append(starving, q)
 		}
 	}
+	s.stalled = s.stalled && len(starving) > 0
+	s.turn.closed = s.stalled
 	for _, q := range s.queue { // By arrival: the first that is young enough ends it.
 		if s.limits.HardAge == 0 || s.now-q.arrival < s.limits.HardAge {
 			break

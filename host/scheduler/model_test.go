@@ -1,0 +1,97 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/kvrelay/engine/host/batch"
+	"github.com/kvrelay/engine/host/kvcache"
+)
+
+// fakeModel stands in for a model: the entry of a position is a hash of its token and of all entries
+// before it, read through the page table, and so is what the next token is made from. Any mistake in
+// paging, chunking, sharing or transfer becomes a wrong token.
+type fakeModel struct {
+	pageSize int
+	slots    []uint64
+}
+
+const vocabulary = 40
+
+func newFakeModel(pages, pageSize int) *fakeModel {
+	return &fakeModel{pageSize: pageSize, slots: make([]uint64, pages*pageSize)}
+}
+
+func mix(a, b uint64) uint64 {
+	x := a*0x9E3779B97F4A7C15 ^ b + 0x7F4A7C15
+	x ^= x >> 29
+	x *= 0xBF58476D1CE4E5B9
+	return x ^ x>>32
+}
+
+func (m *fakeModel) at(pages []kvcache.PageID, position int) *uint64 {
+	return &m.slots[int(pages[position/m.pageSize])*m.pageSize+position%m.pageSize]
+}
+
+// digest reads n positions through a page table.
+func (m *fakeModel) digest(pages []kvcache.PageID, n int) uint64 {
+	acc := uint64(7)
+	for i := range n {
+		acc = mix(acc, *m.at(pages, i))
+	}
+	return acc
+}
+
+// run computes a batch and returns a digest for each row of logits.
+func (m *fakeModel) run(b *batch.Batch) (rows []uint64, err error) {
+	for _, c := range b.Copies {
+		copy(m.slots[int(c.To)*m.pageSize:][:c.Tokens], m.slots[int(c.From)*m.pageSize:])
+	}
+	written := map[kvcache.PageID]int{}
+	for k, item := range b.Items {
+		end := item.Start + len(item.Tokens)
+		if got := len(item.Pages); got != (end+m.pageSize-1)/m.pageSize {
+			return nil, fmt.Errorf("item %d ends at %d and has %d pages", k, end, got)
+		}
+		for page := item.Start / m.pageSize; page < len(item.Pages); page++ {
+			if other, twice := written[item.Pages[page]]; twice && other != k {
+				return nil, fmt.Errorf("items %d and %d write to page %d", other, k, item.Pages[page])
+			}
+			written[item.Pages[page]] = k
+		}
+		for i, token := range item.Tokens {
+			at := item.Start + i
+			*m.at(item.Pages, at) = entryOf(m.digest(item.Pages, at), token)
+		}
+		for l := range item.Logits {
+			rows = append(rows, m.digest(item.Pages, end-item.Logits+1+l))
+		}
+	}
+	return rows, nil
+}
+
+func entryOf(before uint64, token int32) uint64 { return mix(before, uint64(token)+1) }
+
+// sample turns a digest into a token; each request has its own seed, so that equal prompts part.
+func sample(digest uint64, id SequenceID) int32 {
+	return int32(mix(digest, uint64(id)) % vocabulary)
+}
+
+// oracle is what the model must come to, from the tokens alone: the entries of all positions, and
+// the first n tokens generated.
+func oracle(prompt []int32, n int, id SequenceID) (entries []uint64, output []int32) {
+	acc := uint64(7)
+	tokens := append([]int32{}, prompt...)
+	for i := 0; i < len(tokens); i++ {
+		entry := entryOf(acc, tokens[i])
+		entries = append(entries, entry)
+		acc = mix(acc, entry)
+		if i == len(tokens)-1 && len(output) < n {
+			token := sample(acc, id)
+			output = append(output, token)
+			if len(output) < n {
+				tokens = append(tokens, token)
+			}
+		}
+	}
+	return entries, output
+}

@@ -1,0 +1,286 @@
+package scheduler
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/kvrelay/engine/host/kvcache"
+)
+
+// world drives one scheduler with a fake model, clients, peers that read and write its pages, and a
+// clock that counts steps.
+type world struct {
+	r      *rand.Rand
+	o      Options
+	s      *Scheduler
+	m      *fakeModel
+	mirror *mirror
+	chance *chance
+	now    time.Duration
+	last   SequenceID
+	live   []*client
+	texts  [][]int32 // Prompts of the past, to be extended and repeated.
+	marks  map[string]int
+	// writers are peers that write to reserved slots; they go on until fenced, whatever happens to the
+	// reservation.
+	writers []*writer
+	skips   bool
+}
+
+// client is a request and what has come of it.
+type client struct {
+	req     Request
+	entries []uint64
+	want    []int32
+	got     []int32
+	state   State
+	grant   *Grant
+	writer  *writer
+	// sent holds the positions announced for sending, read again and again until released.
+	sent     map[int]kvcache.PageID
+	sentLast bool
+}
+
+type writer struct {
+	id       SequenceID
+	flat     []int // Slot of each position from the match on.
+	values   []uint64
+	written  int
+	gone     bool // Its reservation ended without delivery; it writes garbage now.
+	released bool
+}
+
+func newWorld(seed uint64, marks map[string]int) *world {
+	r := rand.New(rand.NewPCG(seed, 3))
+	budget := 1 + r.IntN(30)
+	align := 1
+	if budget > 4 && r.IntN(3) == 0 {
+		align = 1 + r.IntN(4)
+	}
+	o := Options{
+		PageSize: 1 + r.IntN(5), Pages: 12 + r.IntN(40), MaxModelLen: 60, PrefixPages: -1, Role: 3, Seed: seed,
+		Limits: Limits{
+			MaxSeqs: 1 + r.IntN(8), TokenBudget: budget, ChunkMax: align + r.IntN(budget), ChunkAlign: align,
+			MaxAdmit: r.IntN(4), MaxPreempt: 2, ReservePages: r.IntN(3), MaxQueue: 1 + r.IntN(12),
+			HardAge: 60, MaxIdleSteps: 10, MaxEmptySteps: 5,
+		},
+	}
+	switch r.IntN(4) {
+	case 0:
+		o.PrefixPages = 0
+	case 1:
+		o.PrefixPages = 1 + r.IntN(10)
+	}
+	c := &chance{r: r, laziness: r.Float64() * 0.8}
+	if r.IntN(2) == 0 {
+		c.badness = 0.2
+	}
+	if r.IntN(2) == 0 {
+		c.skips = 0.3
+	}
+	w := &world{r: r, o: o, m: newFakeModel(o.Pages, o.PageSize), chance: c, marks: marks}
+	var p Policy = c
+	if r.IntN(4) == 0 {
+		p = &FCFS{}
+		c.skips = 0
+	}
+	w.skips = c.skips > 0
+	w.mirror = newMirror(p)
+	s, err := New(o, w.mirror)
+	if err != nil {
+		panic(err)
+	}
+	w.s = s
+	return w
+}
+
+// prompt is a new text, or one that repeats or extends another's start.
+func (w *world) prompt() []int32 {
+	var text []int32
+	if len(w.texts) > 0 && w.r.IntN(3) > 0 {
+		old := w.texts[w.r.IntN(len(w.texts))]
+		text = slices.Clone(old[:1+w.r.IntN(len(old))])
+	}
+	for range w.r.IntN(25) {
+		text = append(text, int32(w.r.IntN(3)))
+	}
+	text = append(text, int32(w.r.IntN(3)))
+	text = text[:min(len(text), w.o.MaxModelLen-8)]
+	w.texts = append(w.texts, text)
+	if len(w.texts) > 20 {
+		w.texts = w.texts[1:]
+	}
+	return text
+}
+
+func (w *world) submit() error {
+	w.last++
+	req := Request{
+		ID: w.last, Prompt: w.prompt(), MaxNew: 1 + w.r.IntN(8), Arrival: w.now,
+		Pinned: w.r.IntN(20) == 0,
+	}
+	switch n := len(req.Prompt); {
+	case n > 1 && w.r.IntN(4) == 0:
+		req.Kind = RemoteSend
+		req.End = 1 + w.r.IntN(n-1)
+		req.Begin = w.r.IntN(req.End)
+	case w.r.IntN(4) == 0:
+		req.Kind = PrepareReceive
+		req.End = w.r.IntN(n)
+	}
+	if err := w.s.Submit(req); err != nil {
+		w.marks["refused: "+kindOf(err)]++
+		if kindOf(err) == "other" {
+			return err
+		}
+		return nil
+	}
+	c := &client{req: req, sent: map[int]kvcache.PageID{}}
+	c.entries, c.want = oracle(req.Prompt, req.MaxNew, req.ID)
+	w.live = append(w.live, c)
+	return nil
+}
+
+func (w *world) client(id SequenceID) *client {
+	for _, c := range w.live {
+		if c.req.ID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// step plans, runs, checks and commits once.
+func (w *world) step() error {
+	w.now++
+	p := w.s.Plan(w.now, StepCosts{LastStep: time.Millisecond})
+	if err := w.judge(p); err != nil {
+		return err
+	}
+	if w.r.IntN(60) == 0 {
+		w.marks["abandoned"]++
+		w.s.Abandon(p)
+		return w.check()
+	}
+	rows, err := w.m.run(&p.Batch)
+	if err != nil {
+		return err
+	}
+	for i := range p.Sends {
+		w.send(&p.Sends[i])
+	}
+	for i := range p.Grants {
+		w.granted(&p.Grants[i])
+	}
+	var tokens []int32
+	for k, id := range p.Samples {
+		tokens = append(tokens, sample(rows[k], id))
+	}
+	samples := slices.Clone(p.Samples)
+	w.s.Commit(p, tokens, w.now)
+	for _, id := range p.Failed {
+		w.marks["failed"]++
+		if err := w.ended(w.client(id)); err != nil {
+			return err
+		}
+	}
+	for k, id := range samples {
+		if err := w.token(w.client(id), tokens[k]); err != nil {
+			return err
+		}
+	}
+	return w.check()
+}
+
+// token hands a client its token and ends it with the last.
+func (w *world) token(c *client, token int32) error {
+	c.got = append(c.got, token)
+	if !slices.Equal(c.got, c.want[:len(c.got)]) {
+		return fmt.Errorf("sequence %d has %v, want %v", c.req.ID, c.got, c.want)
+	}
+	if len(c.got) < len(c.want) {
+		return nil
+	}
+	w.marks["completed"]++
+	w.remove(c)
+	return w.s.Finish(c.req.ID, ReasonLength)
+}
+
+func (w *world) remove(c *client) {
+	w.live = slices.DeleteFunc(w.live, func(x *client) bool { return x == c })
+}
+
+// ended drops a client whose sequence the scheduler has ended, or is told to have.
+func (w *world) ended(c *client) error {
+	if state, ok := w.s.State(c.req.ID); ok && state == Finished {
+		return nil // Still being read.
+	}
+	w.remove(c)
+	return nil
+}
+
+// judge checks a plan against what must hold for every plan.
+func (w *world) judge(p *Plan) error {
+	rows := p.Batch.Rows()
+	if rows > w.s.limits.TokenBudget || rows != p.Decodes+p.PrefillTokens {
+		return fmt.Errorf("step %d: %d rows, budget %d, %d decodes and %d prefill tokens",
+			p.Step, rows, w.s.limits.TokenBudget, p.Decodes, p.PrefillTokens)
+	}
+	decoding := 0
+	for _, q := range w.s.held {
+		if q.state == Decoding {
+			decoding++
+		}
+	}
+	if !w.skips && p.Decodes != min(decoding, w.s.limits.TokenBudget) {
+		return fmt.Errorf("step %d: %d of %d running decodes have a token", p.Step, p.Decodes, decoding)
+	}
+	for k, chunk := range p.Chunks {
+		q := w.s.byID[chunk.ID]
+		n := chunk.End - chunk.Start
+		l := &w.s.limits
+		if !chunk.Decode && (n > l.ChunkMax || n%l.ChunkAlign != 0 && chunk.End != q.target()) {
+			return fmt.Errorf("step %d: item %d is a chunk of %d, at most %d in units of %d",
+				p.Step, k, n, l.ChunkMax, l.ChunkAlign)
+		}
+	}
+	w.marks["preempted"] += len(p.Preempted)
+	w.marks["copies"] += len(p.Batch.Copies)
+	w.marks["forced"] += p.Decision.Forced
+	w.marks["trimmed"] += p.Decision.Trimmed
+	if p.Decision.Fallback {
+		w.marks["fallback"]++
+	}
+	return w.mirror.err
+}
+
+// check verifies the scheduler, and that whatever is being read still is what it was.
+func (w *world) check() error {
+	if err := w.s.Check(); err != nil {
+		return err
+	}
+	if n := len(w.s.held); n > w.s.limits.MaxSeqs {
+		return fmt.Errorf("%d sequences hold pages, at most %d may", n, w.s.limits.MaxSeqs)
+	}
+	for _, c := range w.live {
+		for position, page := range c.sent {
+			if got := w.m.slots[int(page)*w.m.pageSize+position%w.m.pageSize]; got != c.entries[position] {
+				return fmt.Errorf("remote send %d: position %d changed while it was being read", c.req.ID, position)
+			}
+		}
+	}
+	return nil
+}
+
+func kindOf(err error) string {
+	for name, is := range map[string]error{
+		"queue full": ErrQueueFull, "too long": ErrTooLong, "pin": ErrPinTooLarge,
+	} {
+		if errorsIs(err, is) {
+			return name
+		}
+	}
+	return "other"
+}
