@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kvrelay/engine/gpu"
+	"github.com/kvrelay/engine/gpu/cpu"
+	"github.com/kvrelay/engine/host/api"
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/model"
+	"github.com/kvrelay/engine/host/model/embedded"
+	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/tokenizer"
+)
+
+// loaded is the model with its device and what the API needs of it.
+type loaded struct {
+	device gpu.Device
+	model  *model.Model
+	files  fs.FS
+	api    *api.Model
+	took   time.Duration
+}
+
+// loadModel opens the device and loads the model that the configuration names.
+func loadModel(cfg *config.Config) (*loaded, error) {
+	begun := time.Now()
+	device, err := cpu.Open(cpu.Options{Threads: cfg.Backend.Threads.Or(0)})
+	if err != nil {
+		return nil, fmt.Errorf("open the cpu device: %w", err)
+	}
+	l := &loaded{device: device, files: embedded.FS()}
+	options := model.Options{MaxRows: cfg.Scheduler.TokenBudget}
+	if cfg.Model.Path == "" {
+		l.model, err = model.LoadFS(device, l.files, options)
+	} else {
+		l.files = os.DirFS(cfg.Model.Path)
+		l.model, err = model.Load(device, cfg.Model.Path, options)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the model: %w", err)
+	}
+	if l.api, err = apiModel(cfg, l.files, l.model.Config()); err != nil {
+		return nil, err
+	}
+	sum := l.model.Digest()
+	l.api.Fingerprint = "fp_" + hex.EncodeToString(sum[:5])
+	l.took = time.Since(begun)
+	return l, nil
+}
+
+// apiModel is what requests need to know of a model folder.
+func apiModel(cfg *config.Config, files fs.FS, about model.Config) (*api.Model, error) {
+	tok, err := tokenizer.Load(files)
+	if err != nil {
+		return nil, fmt.Errorf("load the tokenizer: %w", err)
+	}
+	context := cfg.Model.MaxModelLen.Or(about.Context)
+	if context > about.Context {
+		return nil, fmt.Errorf("model.max_model_len is %d, but the model has %d positions",
+			context, about.Context)
+	}
+	m := &api.Model{Names: cfg.Model.ServedNames, Context: context, Created: time.Now(),
+		Tokenizer: tok, Defaults: defaults(cfg, about), Files: files}
+	if len(m.Names) == 0 {
+		m.Names = []string{modelName(cfg)}
+	}
+	m.Template, m.TemplateError = chatTemplate(cfg, tok)
+	if cfg.Model.ChatTemplate.Set && m.TemplateError != nil {
+		return nil, m.TemplateError
+	}
+	return m, nil
+}
+
+// modelName is the name of the model's folder.
+func modelName(cfg *config.Config) string {
+	if cfg.Model.Path == "" {
+		return "embedded"
+	}
+	path, err := filepath.Abs(cfg.Model.Path)
+	if err != nil {
+		path = cfg.Model.Path
+	}
+	return filepath.Base(path)
+}
+
+// chatTemplate is the operator's template, else the model's own.
+func chatTemplate(cfg *config.Config, tok *tokenizer.Tokenizer) (*tokenizer.ChatTemplate, error) {
+	if !cfg.Model.ChatTemplate.Set {
+		return tok.ChatTemplate("")
+	}
+	path := cfg.Model.ChatTemplate.Value
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read model.chat_template: %w", err)
+	}
+	return tok.ParseChatTemplate(path, string(text))
+}
+
+// defaults are the file's, else those of generation_config.json, else the API's own.
+func defaults(cfg *config.Config, about model.Config) openai.Defaults {
+	d, own := cfg.Model.Defaults, about.Sampling
+	o := openai.Defaults{
+		Temperature: d.Temperature.Or(or(own.Temperature, 1)),
+		TopP:        d.TopP.Or(or(own.TopP, 1)),
+		TopK:        d.TopK.Or(or(own.TopK, 0)),
+		MinP:        d.MinP.Or(0),
+		MaxTokens:   d.MaxTokens.Or(0),
+	}
+	if d.Seed.Set {
+		seed := uint64(d.Seed.Value)
+		o.Seed = &seed
+	}
+	return o
+}
+
+func or[T any](p *T, otherwise T) T {
+	if p != nil {
+		return *p
+	}
+	return otherwise
+}
+
+// randomSeed is the seed of a request that brings none.
+func randomSeed() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // It never fails.
+	return binary.LittleEndian.Uint64(b[:]) >> 1
+}
+
+// closeModel releases the model and its device.
+func (l *loaded) close(ctx context.Context, log *slog.Logger) {
+	if err := l.model.Close(); err != nil {
+		log.ErrorContext(ctx, "close the model", "error", err)
+	}
+	if err := l.device.Close(); err != nil {
+		log.ErrorContext(ctx, "close the device", "error", err)
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+
+	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/engine"
+	"github.com/kvrelay/engine/host/model"
+	"github.com/kvrelay/engine/host/scheduler"
+	"github.com/kvrelay/engine/host/transfer"
+)
+
+// setup is what an engine is built from. One process may build two: see run.
+type setup struct {
+	cfg     *config.Config
+	role    config.Role
+	model   *model.Model
+	context int
+	// pages is the size of the pool; 0 means what the configuration and the memory say.
+	pages      int
+	policies   *policies
+	watch      engine.Watch
+	address    string // of the internal listener, for senders
+	log        *slog.Logger
+	prefixSize int64 // bytes of one page, filled in
+}
+
+// running is an engine whose loop runs.
+type running struct {
+	engine   *engine.Engine
+	receiver *transfer.Receiver
+	sender   *transfer.Sender
+	store    *model.KVStore
+	compat   transfer.Compat
+	context  int
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+}
+
+// start builds an engine and runs its loop.
+func (s *setup) start(ctx context.Context) (*running, error) {
+	about := s.model.Config()
+	pageSize := s.cfg.KVCache.PageSize
+	s.prefixSize = about.Need(model.Options{}).Token * int64(pageSize)
+	pages, err := s.poolPages()
+	if err != nil {
+		return nil, err
+	}
+	store, err := s.model.NewKV(pages, pageSize)
+	if err != nil {
+		return nil, fmt.Errorf("allocate %d KV pages: %w", pages, err)
+	}
+	sched, err := scheduler.New(s.schedulerOptions(pages), s.policies)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: %w", err)
+	}
+	r := &running{store: store, context: s.context, compat: s.compat()}
+	r.engine = engine.New(engine.Options{
+		Models: []engine.Runner{s.model}, Scheduler: sched, Context: s.context, EOS: about.EOS,
+		MaxPending:         s.cfg.Scheduler.MaxQueue + s.cfg.Scheduler.MaxNumSeqs,
+		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
+		PolicyName:         s.policies.name, Watch: s.watch, Log: s.log,
+	})
+	if err := s.connect(r); err != nil {
+		return nil, err
+	}
+	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	r.done.Go(func() { r.engine.Run(ctx) })
+	return r, nil
+}
+
+// connect builds the ends of the transfer that the role needs.
+func (s *setup) connect(r *running) error {
+	t := s.cfg.Transfer
+	models := []transfer.Model{{Compat: r.compat, Pages: r.store, SlotBytes: r.store.TokenBytes()}}
+	if s.role != config.RolePrefill && s.address != "" {
+		receiver, err := transfer.NewReceiver(transfer.ReceiverOptions{
+			Models: models, Address: t.Advertise.Or(s.address), Random: rand.Reader,
+			Timeout: t.Timeout, Lease: t.Lease, MaxInflight: t.MaxInflight, Events: r.engine.Heard,
+		})
+		if err != nil {
+			return fmt.Errorf("transfer: %w", err)
+		}
+		r.receiver = receiver
+	}
+	if s.role != config.RoleDecode {
+		sender, err := transfer.NewSender(transfer.SenderOptions{
+			Models: models, Peers: t.Peers, Timeout: t.Timeout, MaxRate: int64(t.MaxRate),
+			MaxInflight: t.MaxInflight, Events: r.engine.Heard,
+		})
+		if err != nil {
+			return fmt.Errorf("transfer: %w", err)
+		}
+		r.sender = sender
+	}
+	r.engine.Connect(r.receiver, r.sender)
+	return nil
+}
+
+// close ends the loop and the connections.
+func (r *running) close() {
+	r.stop()
+	r.done.Wait()
+	if r.sender != nil {
+		_ = r.sender.Close() // Its transfers were cancelled with their requests.
+	}
+	if r.receiver != nil {
+		_ = r.receiver.Close()
+	}
+}
+
+// compat is what another instance must have in common with this one.
+func (s *setup) compat() transfer.Compat {
+	about, digest := s.model.Config(), s.model.Digest()
+	return transfer.Compat{
+		Model: about.Architecture, Weights: hex.EncodeToString(digest[:]),
+		DType: s.cfg.KVCache.DType, PageSize: s.cfg.KVCache.PageSize, Layers: about.Layers,
+		KVHeads: about.KVHeads, HeadDim: about.HeadDim, Numerics: s.model.Numerics(),
+		Protocol: transfer.ProtocolVersion,
+	}
+}
+
+// parts names the values of a Compat, for routers and people.
+func parts(c transfer.Compat) map[string]string {
+	return map[string]string{
+		"model": c.Model, "weights": c.Weights[:min(12, len(c.Weights))], "kv dtype": c.DType,
+		"page_size": strconv.Itoa(c.PageSize), "layers": strconv.Itoa(c.Layers),
+		"kv heads": strconv.Itoa(c.KVHeads), "head dim": strconv.Itoa(c.HeadDim),
+		"numerics": c.Numerics, "protocol": strconv.Itoa(c.Protocol),
+	}
+}
+
+// schedulerOptions are the configuration's numbers.
+func (s *setup) schedulerOptions(pages int) scheduler.Options {
+	prefix := -1
+	switch {
+	case !s.cfg.KVCache.PrefixCache:
+		prefix = 0
+	case s.cfg.KVCache.PrefixMemory.Set:
+		prefix = int(int64(s.cfg.KVCache.PrefixMemory.Value) / s.prefixSize)
+	}
+	roles := map[config.Role]uint32{config.RolePrefill: abi.RolePrefill,
+		config.RoleDecode: abi.RoleDecode, config.RoleAll: abi.RoleAll}
+	return scheduler.Options{
+		Limits: limits(s.cfg), PageSize: s.cfg.KVCache.PageSize, Pages: pages,
+		MaxModelLen: s.context, PrefixPages: prefix, Role: roles[s.role],
+		Seed:            uint64(s.cfg.Policy.Seed),
+		KVBytesPerToken: int(s.prefixSize) / s.cfg.KVCache.PageSize,
+	}
+}
+
+// limits are the numbers of [scheduler].
+func limits(cfg *config.Config) scheduler.Limits {
+	c := cfg.Scheduler
+	return scheduler.Limits{
+		MaxSeqs: c.MaxNumSeqs, TokenBudget: c.TokenBudget, ChunkMax: c.ChunkMax.Or(0),
+		ChunkAlign: c.ChunkAlign, MaxAdmit: c.MaxAdmit.Or(0), MaxPreempt: c.MaxPreempt,
+		ReservePages: c.ReservePages, MaxQueue: c.MaxQueue, HardAge: c.HardAge,
+		MaxIdleSteps: c.MaxIdleSteps, MaxEmptySteps: c.MaxEmptySteps,
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/scheduler"
+	"github.com/kvrelay/engine/plugins"
+	"github.com/kvrelay/engine/plugins/builtin"
+)
+
+// policies is the host of the policy modules as the scheduler and the admin routes see it.
+type policies struct {
+	*plugins.Host
+}
+
+// openPolicies starts a host and makes the configured policy active. A policy that does not load
+// never blocks a start that the built-in can serve: it is an error only when refuse is set.
+func openPolicies(ctx context.Context, cfg *config.Config, o plugins.Options) (*policies, error) {
+	o.Slots = cfg.Scheduler.MaxQueue + cfg.Scheduler.MaxNumSeqs
+	o.Decisions = cfg.Scheduler.MaxNumSeqs + cfg.Scheduler.MaxPreempt
+	host, err := plugins.New(o)
+	if err != nil {
+		return nil, fmt.Errorf("policies: %w", err)
+	}
+	p := &policies{host}
+	if err := p.activate(ctx, cfg, cfg.Policy.Active); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// activate loads a policy by its name in the configuration and lets it decide.
+func (p *policies) activate(ctx context.Context, cfg *config.Config, name string) error {
+	spec, err := namedPolicy(cfg, name)
+	if err != nil {
+		return err
+	}
+	if _, err := p.Load(ctx, spec); err != nil {
+		return fmt.Errorf("load policy %s: %w", name, err)
+	}
+	if _, err := p.Host.Activate(name); err != nil {
+		return fmt.Errorf("activate policy %s: %w", name, err)
+	}
+	return nil
+}
+
+// namedPolicy finds builtin:NAME or a [policies.NAME].
+func namedPolicy(cfg *config.Config, name string) (plugins.Spec, error) {
+	spec := plugins.Spec{Name: name, Limits: policyLimits(cfg)}
+	if short, ok := strings.CutPrefix(name, "builtin:"); ok {
+		wasm, found := builtin.Module(short)
+		if !found {
+			return spec, fmt.Errorf("there is no policy %s; built in: %s", name,
+				strings.Join(config.Builtins(), ", "))
+		}
+		spec.Wasm = wasm
+		return spec, nil
+	}
+	for _, module := range cfg.Policies {
+		if module.Name != name {
+			continue
+		}
+		wasm, err := readModule(module.Path)
+		if err != nil {
+			return spec, fmt.Errorf("policy %s: %w", name, err)
+		}
+		if digest := digestOf(wasm); module.SHA256 != "" && module.SHA256 != digest {
+			return spec, fmt.Errorf("policy %s: %s has sha256 %s, but %s is pinned", name, module.Path,
+				digest, module.SHA256)
+		}
+		spec.Wasm, spec.Config = wasm, module.Config
+		return spec, nil
+	}
+	return spec, fmt.Errorf("there is no policy %q: no [policies.%s] table; built in: %s", name, name,
+		strings.Join(config.Builtins(), ", "))
+}
+
+// ReportFault implements scheduler.FaultReporter: the judge's word reaches the sandbox.
+func (p *policies) ReportFault(f scheduler.Fault) {
+	p.Host.ReportFault(abi.FaultClass(f.Class), f.Detail)
+}
+
+// name is NAME or NAME@VERSION of the active policy, for answers and reports.
+func (p *policies) name() string {
+	status, ok := p.Active()
+	if !ok {
+		return "native:fcfs"
+	}
+	return policyName(status)
+}
+
+// policyName leaves out the version of what the binary ships.
+func policyName(s plugins.Status) string {
+	if s.Version == "" || strings.HasPrefix(s.Name, "builtin:") {
+		return s.Name
+	}
+	return s.Name + "@" + s.Version
+}
+
+// logPolicies says which policy decides from the start.
+func (p *policies) announce(log *slog.Logger) {
+	if status, ok := p.Active(); ok {
+		log.Info("policy active", "policy", policyName(status), "digest", status.Digest)
+	}
+}
