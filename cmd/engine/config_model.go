@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/model"
+	"github.com/kvrelay/engine/host/model/embedded"
 	"github.com/kvrelay/engine/host/tokenizer"
 )
 
@@ -18,10 +20,7 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		wrong.Code, wrong.Message, wrong.Label = "E411", message, err.Error()
 		return "", []config.Problem{wrong}
 	}
-	if cfg.Model.Path == "" {
-		return "embedded", nil
-	}
-	files := os.DirFS(cfg.Model.Path)
+	files := modelFiles(cfg.Model.Path)
 	if _, err := fs.Stat(files, "config.json"); err != nil {
 		return refuse("model.path is not a model's folder", fmt.Errorf("no config.json in it"))
 	}
@@ -39,13 +38,32 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		wrong.Label = fmt.Sprintf("the model has %d positions", about.Context)
 		return "", []config.Problem{wrong}
 	}
-	parts := []string{"folder readable", folderSize(files), "tokenizer ok"}
+	parts := []string{modelName(cfg.Model.Path), folderSize(files), "tokenizer ok"}
 	if _, err := tok.ChatTemplate(""); err == nil {
 		parts = append(parts, "chat template ok")
 	} else {
 		parts = append(parts, "no chat template")
 	}
 	return strings.Join(parts, ", "), nil
+}
+
+// modelFiles is the folder of a model; "" is the embedded one.
+func modelFiles(path string) fs.FS {
+	if path == "" {
+		return embedded.FS()
+	}
+	return os.DirFS(path)
+}
+
+// modelName is what a model is called when nobody named it: its folder.
+func modelName(path string) string {
+	if path == "" {
+		return embedded.Name
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	return filepath.Base(path)
 }
 
 // folderSize adds up the files of a folder.

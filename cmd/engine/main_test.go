@@ -43,7 +43,7 @@ func TestUsageErrors(t *testing.T) {
 		"version x":                       `engine version takes no argument, got "x"`,
 		"policy check":                    "engine policy check needs FILE",
 		"policy check --config {x mine":   "no such file",
-		"tokenize --model x":              "tokenize needs --model PATH and --json-lines",
+		"tokenize --model x":              "tokenize needs --json-lines",
 		"config check":                    "config check needs -c FILE",
 		"config init --role x":            "one of all, prefill, decode, router",
 		"help nope":                       `there is no help for "nope"`,

@@ -30,7 +30,7 @@ Sends a module to a running instance, which checks, meters, compiles and tries i
 it then decides from the next step on; nothing is dropped. NAME is builtin:fcfs, builtin:sjf-aging
 or a [policies.NAME] of the instance's file. A module that does not pass changes nothing.`,
 		Example: `  engine policy load mine.wasm --activate
-  engine policy load builtin:sjf-aging --activate --config '{"aging":"2s"}'`,
+  engine policy load builtin:sjf-aging --activate --config '{"aging_tokens_per_s":50}'`,
 		Args: takes(1, "FILE|NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source = args[0]

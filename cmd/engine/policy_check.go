@@ -28,7 +28,7 @@ Reads a module and tells all that would keep an instance from loading it: its fo
 exports, descriptor, memory, and what it answers to made-up tables of requests. FILE may also be
 builtin:NAME.`,
 		Example: `  engine policy check mine.wasm
-  engine policy check builtin:sjf-aging --config '{"aging":"2s"}'`,
+  engine policy check builtin:sjf-aging --config '{"aging_tokens_per_s":50}'`,
 		Args: takes(1, "FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wasm, err := readModule(args[0])

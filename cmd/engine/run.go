@@ -99,8 +99,3 @@ func (o *runOptions) check(ids string, given bool) error {
 	}
 	return nil
 }
-
-// runPrompt is wired by whoever owns the engine loop.
-func runPrompt(context.Context, runOptions, streams) error {
-	return fmt.Errorf("run: the engine loop is not in this build")
-}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +18,7 @@ func tokenizeCommand() *cobra.Command {
 	var folder string
 	var noSpecial, jsonLines bool
 	cmd := &cobra.Command{
-		Use:   "tokenize --model PATH [--no-special] --json-lines",
+		Use:   "tokenize [--model PATH] [--no-special] --json-lines",
 		Short: "Text to token ids, a line each",
 		Long: `
 Reads a JSON string a line from stdin and writes {"ids":[…]} a line to stdout. The folder needs no
@@ -27,12 +26,12 @@ more than a tokenizer.json. The text of special tokens, such as "<s>", counts as
 		Example: `  echo '"In the beginning"' | engine tokenize --model models/llama --json-lines`,
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if folder == "" || !jsonLines {
-				return usageError("tokenize needs --model PATH and --json-lines")
+			if !jsonLines {
+				return usageError("tokenize needs --json-lines")
 			}
-			tok, err := tokenizer.Load(os.DirFS(folder))
+			tok, err := tokenizer.Load(modelFiles(folder))
 			if err != nil {
-				return fmt.Errorf("%s: %w", folder, err)
+				return fmt.Errorf("%s: %w", modelName(folder), err)
 			}
 			encode := func(text string) []int32 {
 				return tok.Encode(text, tokenizer.EncodeOptions{
@@ -43,7 +42,7 @@ more than a tokenizer.json. The text of special tokens, such as "<s>", counts as
 		},
 		Annotations: map[string]string{exits: "1 2"},
 	}
-	cmd.Flags().StringVar(&folder, "model", "", "`PATH` of a Hugging Face folder")
+	cmd.Flags().StringVar(&folder, "model", "", "`PATH` of a Hugging Face folder; without it, the embedded model")
 	cmd.Flags().BoolVar(&noSpecial, "no-special", false, "add no BOS and no other special token")
 	cmd.Flags().BoolVar(&jsonLines, "json-lines", false,
 		"the only form of input and output there is")

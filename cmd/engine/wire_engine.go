@@ -66,7 +66,7 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 		Models: []engine.Runner{s.model}, Scheduler: sched, Context: s.context, EOS: about.EOS,
 		MaxPending:         s.cfg.Scheduler.MaxQueue + s.cfg.Scheduler.MaxNumSeqs,
 		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
-		PolicyName:         s.policies.name, Watch: s.watch, Log: s.log,
+		PolicyName:         s.policies.observer.name, Watch: s.watch, Log: s.log,
 	})
 	if err := s.connect(r); err != nil {
 		return nil, err

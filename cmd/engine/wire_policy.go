@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 
 	"github.com/kvrelay/engine/abi"
@@ -16,18 +15,19 @@ import (
 // policies is the host of the policy modules as the scheduler and the admin routes see it.
 type policies struct {
 	*plugins.Host
+	observer *observer
 }
 
-// openPolicies starts a host and makes the configured policy active. A policy that does not load
-// never blocks a start that the built-in can serve: it is an error only when refuse is set.
-func openPolicies(ctx context.Context, cfg *config.Config, o plugins.Options) (*policies, error) {
+// openPolicies starts a host and makes the configured policy active.
+func openPolicies(ctx context.Context, cfg *config.Config, w *observer) (*policies, error) {
+	o := plugins.Options{Log: w.log, Observer: w}
 	o.Slots = cfg.Scheduler.MaxQueue + cfg.Scheduler.MaxNumSeqs
 	o.Decisions = cfg.Scheduler.MaxNumSeqs + cfg.Scheduler.MaxPreempt
 	host, err := plugins.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}
-	p := &policies{host}
+	p := &policies{host, w}
 	if err := p.activate(ctx, cfg, cfg.Policy.Active); err != nil {
 		return nil, err
 	}
@@ -83,28 +83,4 @@ func namedPolicy(cfg *config.Config, name string) (plugins.Spec, error) {
 // ReportFault implements scheduler.FaultReporter: the judge's word reaches the sandbox.
 func (p *policies) ReportFault(f scheduler.Fault) {
 	p.Host.ReportFault(abi.FaultClass(f.Class), f.Detail)
-}
-
-// name is NAME or NAME@VERSION of the active policy, for answers and reports.
-func (p *policies) name() string {
-	status, ok := p.Active()
-	if !ok {
-		return "native:fcfs"
-	}
-	return policyName(status)
-}
-
-// policyName leaves out the version of what the binary ships.
-func policyName(s plugins.Status) string {
-	if s.Version == "" || strings.HasPrefix(s.Name, "builtin:") {
-		return s.Name
-	}
-	return s.Name + "@" + s.Version
-}
-
-// logPolicies says which policy decides from the start.
-func (p *policies) announce(log *slog.Logger) {
-	if status, ok := p.Active(); ok {
-		log.Info("policy active", "policy", policyName(status), "digest", status.Digest)
-	}
 }

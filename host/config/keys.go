@@ -8,7 +8,7 @@ var sections = []section{
 	{name: ""},
 	{name: "node"},
 	{name: "listen", doc: `"" = not opened`},
-	{name: "model", doc: "a router takes the tokenizer and the chat template from it"},
+	{name: "model", doc: `ignored with a note when role = "router"`},
 	{name: "model.defaults", doc: "used when the request leaves the field out; " +
 		"auto = generation_config.json, else the number"},
 	{name: "backend"},
@@ -29,7 +29,7 @@ const policiesSample = `
 # [policies.mine]                      # one table for each module; a hyphen in NAME is fine
 # path   = "policies/mine.wasm"        # file
 # sha256 = ""                          # pin, 64 hex digits; "" = not pinned
-# config = { aging = "2s" }            # given to pol_init as JSON
+# config = { aging_tokens_per_s = 200 } # given to pol_init as JSON
 `
 
 const routerSample = `

@@ -162,7 +162,7 @@ api      = ""                          # /live, /ready, /metrics are on internal
 internal = "127.0.0.1:7602"
 
 [model]
-path = ""                              # the same on prefill, decode and router; "" = embedded
+path = ""                              # the same on prefill and decode; "" = the embedded model
 
 [policy]
 active = "builtin:fcfs"
@@ -181,7 +181,7 @@ api      = ""                          # /live, /ready, /metrics are on internal
 internal = "127.0.0.1:7603"
 
 [model]
-path = ""                              # the same on prefill, decode and router; "" = embedded
+path = ""                              # the same on prefill and decode; "" = the embedded model
 `,
 	RoleRouter: `version = 1
 
@@ -192,9 +192,6 @@ name = "r0"
 [listen]
 api      = "127.0.0.1:8080"
 internal = ""
-
-[model]
-path = ""                              # whose tokenizer; the same on all three
 
 [[router.prefill]]
 name = "p0"

@@ -165,6 +165,10 @@ func (c *checker) routerInstances() {
 		}
 		return
 	}
+	ofModel := func(x Change) bool { return strings.HasPrefix(x.Key, "model.") }
+	if slices.ContainsFunc(Diff(Default(), c.config), ofModel) {
+		c.note("model", "[model] is not used with role = \"router\": a router asks its instances")
+	}
 	missing := ""
 	switch {
 	case len(all) == 0:

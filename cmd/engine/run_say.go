@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/model"
+	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/tokenizer"
+)
+
+// sayer writes what a run has to say: the text to stdout as it comes, all else to stderr; or one
+// JSON document.
+type sayer struct {
+	options runOptions
+	streams
+	pair  *pair
+	ask   generation.Request
+	words *tokenizer.Stream
+	whole strings.Builder
+}
+
+func newSayer(o runOptions, s streams, p *pair, ask generation.Request) *sayer {
+	say := &sayer{options: o, streams: s, pair: p, ask: ask,
+		words: p.model.api.Tokenizer.NewStream(true)}
+	for _, id := range ask.Prompt {
+		say.words.Push(id) // The leading space of a word depends on what stands before it.
+	}
+	return say
+}
+
+// opening says what runs.
+func (s *sayer) opening(cfg *config.Config) {
+	about := s.pair.model.model.Config()
+	need := about.Need(model.Options{})
+	fmt.Fprintf(s.err, "  model    %s · %s · context %d · %d layers\n", s.pair.model.api.Names[0],
+		size(int(need.Weights)), s.pair.model.api.Context, about.Layers)
+	fmt.Fprintf(s.err, "  roles    prefill → transfer → decode in this process · policy %s\n",
+		cfg.Policy.Active)
+	if !s.options.json && s.options.prompt.Set && isTerminal(s.err) {
+		fmt.Fprint(s.err, s.options.prompt.Value)
+	}
+}
+
+// text takes tokens as they come.
+func (s *sayer) text(tokens []int32) {
+	for _, id := range tokens {
+		s.write(s.words.Push(id))
+	}
+}
+
+func (s *sayer) write(text string) {
+	s.whole.WriteString(text)
+	if !s.options.json {
+		_, _ = io.WriteString(s.out, text) // A reader that is gone ends the process by a signal.
+	}
+}
+
+// closing ends the text and says what happened.
+func (s *sayer) closing(r ran) error {
+	s.write(s.words.Flush())
+	calls, wall := s.policySpent()
+	if s.options.json {
+		return s.document(r, calls, wall)
+	}
+	fmt.Fprintln(s.out)
+	rate := 0.0
+	if rest := r.took - r.first; len(r.tokens) > 1 && rest > 0 {
+		rate = float64(len(r.tokens)-1) / rest.Seconds()
+	}
+	fmt.Fprintf(s.err, "  %d → %d tokens (%s) · first %s · %.0f tok/s · cached %d\n",
+		len(s.ask.Prompt), len(r.tokens), r.finish, milliseconds(r.first), rate, r.cached)
+	fmt.Fprintf(s.err, "  prefill %s · kv %s sent in %s · policy %d calls, %s\n",
+		plural(r.sent.Chunks, "chunk"), size(int(r.sent.Bytes)), milliseconds(r.sent.Elapsed),
+		calls, milliseconds(wall))
+	return nil
+}
+
+func milliseconds(d time.Duration) string {
+	return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
+}
+
+// policySpent adds up both engines' policy calls.
+func (s *sayer) policySpent() (calls int64, wall time.Duration) {
+	for _, o := range s.pair.observers {
+		c, w := o.spent()
+		calls, wall = calls+c, wall+w
+	}
+	return calls, wall
+}
+
+// document is the answer of --json.
+type document struct {
+	PromptTokenIDs []int32      `json:"prompt_token_ids"`
+	TokenIDs       []int32      `json:"token_ids"`
+	Text           string       `json:"text"`
+	FinishReason   string       `json:"finish_reason"`
+	Usage          openai.Usage `json:"usage"`
+	Disagg         handoff      `json:"disagg"`
+}
+
+// handoff is what the way over two engines took.
+type handoff struct {
+	Chunks      int     `json:"chunks"`
+	BytesSent   int64   `json:"bytes_sent"`
+	TransferMS  float64 `json:"transfer_ms"`
+	Policy      string  `json:"policy"`
+	PolicyCalls int64   `json:"policy_calls"`
+	PolicyUS    float64 `json:"policy_us"`
+}
+
+func (s *sayer) document(r ran, calls int64, wall time.Duration) error {
+	if r.tokens == nil {
+		r.tokens = []int32{}
+	}
+	encoder := json.NewEncoder(s.out)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(document{
+		PromptTokenIDs: s.ask.Prompt, TokenIDs: r.tokens, Text: s.whole.String(),
+		FinishReason: string(r.finish),
+		Usage:        openai.NewUsage(len(s.ask.Prompt), len(r.tokens), r.cached),
+		Disagg: handoff{
+			Chunks: r.sent.Chunks, BytesSent: r.sent.Bytes,
+			TransferMS: round3(float64(r.sent.Elapsed) / float64(time.Millisecond)),
+			Policy:     s.pair.observers[0].name(), PolicyCalls: calls,
+			PolicyUS: round3(float64(wall) / float64(time.Microsecond)),
+		},
+	})
+}
+
+// round3 keeps three decimals.
+func round3(x float64) float64 { return float64(int64(x*1000+0.5)) / 1000 }

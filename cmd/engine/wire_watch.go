@@ -1,0 +1,150 @@
+package main
+
+import (
+	"time"
+
+	"github.com/kvrelay/engine/host/engine"
+	"github.com/kvrelay/engine/host/metrics"
+	"github.com/kvrelay/engine/host/placement"
+	"github.com/kvrelay/engine/host/scheduler"
+	"github.com/kvrelay/engine/host/transfer"
+)
+
+// watch turns what an engine and the HTTP servers tell into series.
+type watch struct {
+	metrics *metrics.Metrics
+	policy  func() string
+	leases  func() transfer.LeaseCounts
+	// Counters of the scheduler that were already added to the series.
+	seen scheduler.Stats
+}
+
+// state is where the metrics count a scheduler's state.
+func state(s scheduler.State) metrics.State {
+	return [...]metrics.State{
+		metrics.Waiting, metrics.Prefilling, metrics.Prepared, metrics.Receiving, metrics.Decoding,
+		metrics.Finished,
+	}[s]
+}
+
+// Step implements engine.Watch.
+func (w *watch) Step(s engine.Step) {
+	m := w.metrics
+	m.StepStage(metrics.Hear, s.Hear)
+	m.StepStage(metrics.Plan, s.Plan)
+	m.StepStage(metrics.Run, s.Run)
+	m.StepStage(metrics.Commit, s.Commit)
+	m.StepStage(metrics.Deliver, s.Deliver)
+	m.StepTokens(s.PrefillTokens, s.Decodes)
+	for range s.Preempted {
+		m.Preempted(metrics.CauseMemory)
+	}
+	d := s.Decision
+	if !d.Asked {
+		return
+	}
+	policy := policyOf(w.policy())
+	m.PolicyDecisions(policy, metrics.VerdictUsed, max(0, d.Entries-d.Trimmed-d.Refused))
+	m.PolicyDecisions(policy, metrics.VerdictTrimmed, d.Trimmed)
+	m.PolicyDecisions(policy, metrics.VerdictRefused, d.Refused)
+	for range d.Forced {
+		m.PolicyStarved(policy, metrics.BoundHardAge)
+	}
+	if d.Fallback {
+		m.PolicyFallback(policy)
+	}
+}
+
+// State implements engine.Watch.
+func (w *watch) State(s scheduler.Stats, leaked int) {
+	m := w.metrics
+	var in [metrics.Finished]int
+	for from := range scheduler.States {
+		if from != scheduler.Finished {
+			in[state(from)] = s.States[from]
+		}
+		for to := range scheduler.States {
+			for range s.Moves[from][to] - w.seen.Moves[from][to] {
+				m.RequestMoved(state(from), state(to))
+			}
+		}
+	}
+	m.SetRequests(in)
+	m.SetPages(metrics.Pages{Free: s.Free, Pinned: s.Held + s.Pinned, Evictable: s.Evictable,
+		Quarantine: s.Quarantined, Capacity: s.Total})
+	m.PrefixLookup(int(s.QueriedTokens-w.seen.QueriedTokens),
+		int(s.MatchedTokens-w.seen.MatchedTokens))
+	m.PrefixEvicted(int(s.Evicted - w.seen.Evicted))
+	if w.leases != nil {
+		c := w.leases()
+		m.SetLeases(c.Granted, c.Writing, c.Sealed)
+	}
+	w.seen = s
+}
+
+// FirstToken implements engine.Watch.
+func (w *watch) FirstToken(d time.Duration) { w.metrics.FirstToken(d) }
+
+// NextToken implements engine.Watch.
+func (w *watch) NextToken(d time.Duration) { w.metrics.BetweenTokens(d) }
+
+// Finished implements engine.Watch.
+func (w *watch) Finished(f engine.Finished) {
+	m := w.metrics
+	m.RequestFinished(metrics.End(f.Reason))
+	m.PromptTokens(f.PromptTokens)
+	m.OutputTokens(f.OutputTokens)
+	p := metrics.Phases{Queue: f.Report.Queue, Prefill: -1, Decode: -1, Whole: f.Total, PerToken: -1}
+	if f.FirstToken > 0 {
+		p.Prefill, p.Decode = f.Report.Prefill, f.Decode
+	}
+	if f.OutputTokens > 1 {
+		p.PerToken = f.Decode / time.Duration(f.OutputTokens-1)
+	}
+	m.RequestPhases(p)
+}
+
+// Transfer implements engine.Watch.
+func (w *watch) Transfer(e transfer.Event) {
+	const transport = "tcp"
+	direction := metrics.Receive
+	if e.Direction == transfer.Sending {
+		direction = metrics.Send
+	}
+	switch e.Kind {
+	case transfer.Opened:
+		w.metrics.AddTransfers(direction, 1)
+	case transfer.Done, transfer.Delivered:
+		w.metrics.AddTransfers(direction, -1)
+		w.metrics.TransferBytes(direction, transport, e.Bytes)
+		w.metrics.TransferDone(direction, transport, e.Elapsed)
+	case transfer.Failed:
+		w.metrics.TransferFailed(direction, metrics.TransferFailure(e.Err.Reason.Label()))
+		if e.Bytes > 0 || direction == metrics.Receive {
+			w.metrics.AddTransfers(direction, -1)
+		}
+		w.metrics.TransferBytes(direction, transport, e.Bytes)
+	case transfer.Expired:
+		w.metrics.LeasesExpired(1)
+	}
+}
+
+// httpWatch turns what a server tells into series.
+type httpWatch struct{ metrics *metrics.Metrics }
+
+func (w httpWatch) Answered(route string, status int) { w.metrics.HTTPRequest(route, status) }
+func (w httpWatch) Rejected(code string)              { w.metrics.RequestRejected(code) }
+func (w httpWatch) Connections(change int)            { w.metrics.AddHTTPConnections(change) }
+
+// routerWatch turns what a router tells into series.
+type routerWatch struct{ metrics *metrics.Metrics }
+
+func (w routerWatch) Placed(decision string) { w.metrics.Placed(metrics.Decision(decision)) }
+func (w routerWatch) Retried(reason string)  { w.metrics.Retried(reason) }
+
+func (w routerWatch) Instances(all []placement.Instance) {
+	for _, i := range all {
+		w.metrics.SetInstance(metrics.Instance{Name: i.Name, Role: i.Role.String(), Up: i.Up,
+			InFlight: i.InFlight})
+	}
+}
