@@ -94,7 +94,7 @@ var layout = []row{
 		outside: "github.com/tetratelabs/wazero os/exec",
 	},
 	{pkg: "plugins/builtin"},
-	{pkg: "plugins/fuel", tests: "github.com/tetratelabs/wazero"},
+	{pkg: "plugins/fuel", imports: "plugins/lint", tests: "github.com/tetratelabs/wazero"},
 	{pkg: "plugins/lint"},
 	{pkg: "plugins/policyfile", outside: "github.com/BurntSushi/toml os/exec"},
 	{pkg: "plugins/plugintest", imports: "abi plugins", outside: "testing"},

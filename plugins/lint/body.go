@@ -8,8 +8,8 @@ type scope struct {
 	types, functions, locals, globals, tables, memories, elements, data int
 
 	depth    int // open blocks, the function's own included
-	deepest  int
-	branches int
+	deepest  int // the most there were
+	branches int // see the function of that name
 	limits   Limits
 	grows    *bool // set when a table is grown
 }
@@ -115,18 +115,31 @@ func (p *parser) body(r *reader, params int) Body {
 	return b
 }
 
+// branches is how many places an instruction adds, metered, where a function forks or joins. The
+// runtime's compilation time grows with their square: a second for about four thousand.
+func branches(op Op) int {
+	switch op {
+	case OpBlock, OpIf, OpBrIf, OpBrTable:
+		return 1
+	case OpLoop, OpMemoryGrow, OpMemoryInit, OpMemoryCopy, OpMemoryFill, OpTableInit, OpTableCopy,
+		OpTableGrow, OpTableFill:
+		return 3
+	default:
+		return 0
+	}
+}
+
 // nest follows an instruction's effect on the open blocks.
 func (p *parser) nest(r *reader, s *scope, in Instruction) {
+	if s.branches += branches(in.Op); s.branches > p.limits.Branches {
+		r.bad(TooComplex, "more than %d branches in one function", p.limits.Branches)
+	}
 	switch in.Op {
 	case OpBlock, OpLoop, OpIf:
 		s.depth++
-		s.branches++
 		s.deepest = max(s.deepest, s.depth)
 		if s.depth > p.limits.Nesting {
 			r.bad(TooComplex, "blocks are nested deeper than %d", p.limits.Nesting)
-		} else if s.branches > p.limits.Branches {
-			r.bad(TooComplex, "more than %d blocks, loops and ifs in one function",
-				p.limits.Branches)
 		}
 	case OpEnd:
 		s.depth--

@@ -26,7 +26,7 @@ type Limits struct {
 	Params        int // parameters of a function type; results likewise
 	Locals        int // locals of one function, its parameters included
 	Nesting       int // open blocks
-	Branches      int // blocks, loops and ifs of one function: compilation is quadratic in them
+	Branches      int // places where one function forks or joins, see branches in body.go
 	BrTable       int // targets of one br_table
 	TableElements int // entries of a table, and of all element segments together
 	MemoryPages   int // pages of 64 KiB that the memory may begin with

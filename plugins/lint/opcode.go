@@ -12,7 +12,8 @@ const (
 	OpIf           Op = 0x04
 	OpElse         Op = 0x05
 	OpEnd          Op = 0x0b
-	OpBr           Op = 0x0c
+	OpBrIf         Op = 0x0d
+	OpBrTable      Op = 0x0e
 	OpCall         Op = 0x10
 	OpCallIndirect Op = 0x11
 	OpMemoryGrow   Op = 0x40
