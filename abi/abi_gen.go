@@ -93,11 +93,11 @@ type Header struct {
 	KVBytesPerToken uint32
 	// When the tightest running stream needs its next token. 0: none. No source yet: 0.
 	DecodeDueNS int64
-	// Fixed cost of a step, microseconds. No source yet: 0.
+	// Fixed cost of a step, microseconds. 0: not known yet.
 	CostFixedUS uint32
-	// Cost of a prefill token, nanoseconds. No source yet: 0.
+	// Cost of a prefill token, nanoseconds. 0: not known yet.
 	CostTokenNS uint32
-	// Cost per token and context token, picoseconds. No source yet: 0.
+	// Cost per token and context token, picoseconds. 0: not known. No source yet: 0.
 	CostCtxPS uint32
 	// Tokens of token_budget that the running decodes use; prefill has token_budget less this.
 	DecodeTokens uint32

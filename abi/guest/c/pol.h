@@ -176,9 +176,9 @@ typedef struct {
     uint32_t link_bytes_per_us; /* 136: Measured rate of the link to decode instances, bytes a microsecond. 0: unknown. (later: 0) */
     uint32_t kv_bytes_per_token; /* 140: KV bytes of one token, all layers. */
     int64_t decode_due_ns; /* 144: When the tightest running stream needs its next token. 0: none. (later: 0) */
-    uint32_t cost_fixed_us; /* 152: Fixed cost of a step, microseconds. (later: 0) */
-    uint32_t cost_token_ns; /* 156: Cost of a prefill token, nanoseconds. (later: 0) */
-    uint32_t cost_ctx_ps; /* 160: Cost per token and context token, picoseconds. (later: 0) */
+    uint32_t cost_fixed_us; /* 152: Fixed cost of a step, microseconds. 0: not known yet. */
+    uint32_t cost_token_ns; /* 156: Cost of a prefill token, nanoseconds. 0: not known yet. */
+    uint32_t cost_ctx_ps; /* 160: Cost per token and context token, picoseconds. 0: not known. (later: 0) */
     uint32_t decode_tokens; /* 164: Tokens of token_budget that the running decodes use; prefill has token_budget less this. */
     uint32_t n_preset; /* 168: Decisions already in region 4, for a module that only sets chunk lengths. (later: 0) */
     uint32_t peers_ptr; /* 172: Address of the peer table. 0: none. (later: 0) */

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kvrelay/engine/abi"
 )
@@ -127,7 +128,7 @@ func object(text string) (members []member, ok bool) {
 }
 
 func space(text string, at int) int {
-	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
+	for at < len(text) && strings.IndexByte(" \t\r\n", text[at]) >= 0 {
 		at++
 	}
 	return at

@@ -87,8 +87,8 @@ func TestTopKeepsTheFirst(t *testing.T) {
 		top.Clear()
 		for slot := range records {
 			records[slot] = abi.Record{
-				ID: uint64(slot) + 1, ArrivalNS: int64(r.IntN(30)), State: uint32(min(r.IntN(4), 1)),
-				RemainingPrefill: 1,
+				ID: uint64(slot) + 1, ArrivalNS: int64(r.IntN(30)), RemainingPrefill: 1,
+				State: uint32(min(r.IntN(4), 1)),
 			}
 			if key, ok := byArrival(&records[slot]); ok {
 				top.Offer(key, uint32(slot))

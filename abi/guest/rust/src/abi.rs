@@ -248,11 +248,11 @@ pub struct Header {
     pub kv_bytes_per_token: u32,
     /// 144: When the tightest running stream needs its next token. 0: none. (Later: 0.)
     pub decode_due_ns: i64,
-    /// 152: Fixed cost of a step, microseconds. (Later: 0.)
+    /// 152: Fixed cost of a step, microseconds. 0: not known yet.
     pub cost_fixed_us: u32,
-    /// 156: Cost of a prefill token, nanoseconds. (Later: 0.)
+    /// 156: Cost of a prefill token, nanoseconds. 0: not known yet.
     pub cost_token_ns: u32,
-    /// 160: Cost per token and context token, picoseconds. (Later: 0.)
+    /// 160: Cost per token and context token, picoseconds. 0: not known. (Later: 0.)
     pub cost_ctx_ps: u32,
     /// 164: Tokens of token_budget that the running decodes use; prefill has token_budget less this.
     pub decode_tokens: u32,

@@ -1,0 +1,49 @@
+package policyfile
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestReadmeBuilds does what examples/plugins/README.md tells a newcomer: its C code, built by its
+// own command.
+func TestReadmeBuilds(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "examples/plugins/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	source := block(t, string(text), "```c\n")
+	if err := os.WriteFile(filepath.Join(dir, "mine.c"), []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := strings.ReplaceAll(block(t, string(text), "```sh\n"), "\\\n", " ")
+	command = strings.ReplaceAll(command, `"$ENGINE/abi/guest/c"`, "{sdk}/c")
+	build := Build{Commands: [][]string{strings.Fields(command)}, Tools: []Tool{
+		{Command: []string{"clang-14", "--version"}, Version: "clang version 14", Install: "clang-14"},
+	}}
+	needTools(t, build)
+	err = build.Run(t.Context(), Dirs{Source: dir, SDK: filepath.Join(root, "abi/guest")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if module, err := os.ReadFile(filepath.Join(dir, "mine.wasm")); err != nil || len(module) < 1000 {
+		t.Errorf("%d bytes, %v", len(module), err)
+	}
+}
+
+// block is the first block of code that begins with a fence, its indent taken off.
+func block(t *testing.T, text, fence string) string {
+	_, rest, found := strings.Cut(text, fence)
+	code, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatalf("there is no block %q", fence)
+	}
+	return strings.ReplaceAll(code, "\n   ", "\n")
+}
