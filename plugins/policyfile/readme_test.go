@@ -25,15 +25,17 @@ func TestReadmeBuilds(t *testing.T) {
 	}
 	command := strings.ReplaceAll(block(t, string(text), "```sh\n"), "\\\n", " ")
 	command = strings.ReplaceAll(command, `"$ENGINE/abi/guest/c"`, "{sdk}/c")
-	build := Build{Commands: [][]string{strings.Fields(command)}, Tools: []Tool{
-		{Command: []string{"clang-14", "--version"}, Version: "clang version 14", Install: "clang-14"},
-	}}
+	clang := Tool{
+		Command: []string{"clang-14", "--version"}, Version: "clang version 14", Install: "clang-14",
+	}
+	build := Build{Commands: [][]string{strings.Fields(command)}, Tools: []Tool{clang}}
 	needTools(t, build)
 	err = build.Run(t.Context(), Dirs{Source: dir, SDK: filepath.Join(root, "abi/guest")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if module, err := os.ReadFile(filepath.Join(dir, "mine.wasm")); err != nil || len(module) < 1000 {
+	module, err := os.ReadFile(filepath.Join(dir, "mine.wasm"))
+	if err != nil || len(module) < 1000 {
 		t.Errorf("%d bytes, %v", len(module), err)
 	}
 }
