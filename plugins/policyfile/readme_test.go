@@ -19,8 +19,8 @@ func TestReadmeBuilds(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	source := block(t, string(text), "```c\n")
-	if err := os.WriteFile(filepath.Join(dir, "mine.c"), []byte(source), 0o644); err != nil {
+	code := block(t, string(text), "```c\n")
+	if err := os.WriteFile(filepath.Join(dir, "mine.c"), []byte(code), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	command := strings.ReplaceAll(block(t, string(text), "```sh\n"), "\\\n", " ")
