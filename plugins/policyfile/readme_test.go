@@ -26,7 +26,8 @@ func TestReadmeBuilds(t *testing.T) {
 	command := strings.ReplaceAll(block(t, string(text), "```sh\n"), "\\\n", " ")
 	command = strings.ReplaceAll(command, `"$ENGINE/abi/guest/c"`, "{sdk}/c")
 	clang := Tool{
-		Command: []string{"clang-14", "--version"}, Version: "clang version 14", Install: "clang-14",
+		Command: []string{"clang-14", "--version"}, Version: "clang version 14",
+		Install: "apt-get install clang-14 lld-14",
 	}
 	build := Build{Commands: [][]string{strings.Fields(command)}, Tools: []Tool{clang}}
 	needTools(t, build)
