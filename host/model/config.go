@@ -1,8 +1,13 @@
 package model
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+
+	"github.com/kvrelay/engine/gpu"
 )
 
 // Config says what a checkpoint is, whatever its architecture.
@@ -17,7 +22,8 @@ type Config struct {
 	HeadDim      int
 	Context      int // positions are [0, Context)
 	Tied         bool
-	BOS          int32 // -1 when there is none
+	DType        gpu.DType // of the weights, as the configuration states it
+	BOS          int32     // -1 when there is none
 	EOS          []int32
 	Sampling     Sampling
 }
@@ -30,16 +36,115 @@ type Sampling struct {
 	TopK        *int
 }
 
-// ReadConfig reads config.json and generation_config.json alone, no weights: what a router or
-// a check of the configuration needs.
-func ReadConfig(files fs.FS) (Config, error) { return Config{}, errors.ErrUnsupported }
+const (
+	configFile     = "config.json"
+	generationFile = "generation_config.json"
+	// maxConfig bounds either file.
+	maxConfig = 4 << 20
+)
 
-// Need is how many bytes of device memory a model takes.
-type Need struct {
-	Weights int64
-	Scratch int64 // activations of one batch of MaxRows
-	Token   int64 // keys and values of one token, all layers
+// ReadConfig reads config.json and generation_config.json alone, no weights: what a router or
+// a check of the configuration needs. It refuses what Load would refuse.
+func ReadConfig(files fs.FS) (Config, error) {
+	b, err := readBlueprint(files)
+	if err != nil {
+		return Config{}, err
+	}
+	return b.Config, nil
 }
 
-// Need predicts the memory of the model from its configuration.
-func (c Config) Need(o Options) Need { return Need{} }
+// readBlueprint reads both files and lets the architecture's family interpret them.
+func readBlueprint(files fs.FS) (*blueprint, error) {
+	data, err := readSmall(files, configFile)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parseSettings(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", configFile, err)
+	}
+	b, err := design(s)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", configFile, err)
+	}
+	data, err = readSmall(files, generationFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	}
+	if err == nil {
+		err = b.Config.addGeneration(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", generationFile, err)
+	}
+	return b, nil
+}
+
+// readSmall reads a file of at most maxConfig bytes.
+func readSmall(files fs.FS, name string) ([]byte, error) {
+	file, err := files.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the model's configuration: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxConfig+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the model's configuration: %w", err)
+	}
+	if len(data) > maxConfig {
+		return nil, fmt.Errorf("%s: more than %d bytes", name, maxConfig)
+	}
+	return data, nil
+}
+
+// addGeneration adds the end-of-sequence tokens and the sampling defaults of generation_config.json.
+// A token that either file names ends a sequence.
+func (c *Config) addGeneration(data []byte) error {
+	var g struct {
+		BOS         *int32   `json:"bos_token_id"`
+		EOS         tokenIDs `json:"eos_token_id"`
+		Temperature *float64 `json:"temperature"`
+		TopP        *float64 `json:"top_p"`
+		TopK        *int     `json:"top_k"`
+	}
+	if err := json.Unmarshal(data, &g); err != nil {
+		return err
+	}
+	c.EOS = union(c.EOS, g.EOS)
+	if g.BOS != nil && c.BOS < 0 {
+		c.BOS = *g.BOS
+	}
+	c.Sampling = Sampling{Temperature: g.Temperature, TopP: g.TopP, TopK: g.TopK}
+	return nil
+}
+
+// tokenIDs is one number or a list of them, as the configuration files write eos_token_id.
+type tokenIDs []int32
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *tokenIDs) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	var one int32
+	if json.Unmarshal(data, &one) == nil {
+		*t = tokenIDs{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]int32)(t))
+}
+
+// union appends to a what b has beyond it.
+func union(a, b []int32) []int32 {
+	seen := map[int32]bool{}
+	var out []int32
+	for _, list := range [][]int32{a, b} {
+		for _, id := range list {
+			if !seen[id] {
+				seen[id] = true
+				out = append(out, id)
+			}
+		}
+	}
+	return out
+}

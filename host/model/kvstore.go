@@ -1,36 +1,58 @@
 package model
 
 import (
-	"errors"
+	"fmt"
 
+	"github.com/kvrelay/engine/gpu"
 	"github.com/kvrelay/engine/host/kvcache"
+)
+
+// Limits of a pool: page numbers and slot numbers are int32.
+const (
+	maxPages    = 1 << 20
+	maxPageSize = 1 << 10
 )
 
 // KVStore is the memory behind the pages of one pool: keys and values of all layers. Its methods may
 // run beside Model.Run for pages that no item of the running batch writes.
 type KVStore struct {
-	pages, pageSize, layers int
+	device gpu.Device
+	kv     gpu.KV
+	shape  gpu.KVShape
 }
 
 // Pages is the count of pages in the pool.
-func (s *KVStore) Pages() int { return s.pages }
+func (s *KVStore) Pages() int { return s.shape.Pages }
 
 // PageSize is the count of token slots in a page.
-func (s *KVStore) PageSize() int { return s.pageSize }
+func (s *KVStore) PageSize() int { return s.shape.PageSize }
 
 // Layers is the count of layers.
-func (s *KVStore) Layers() int { return s.layers }
+func (s *KVStore) Layers() int { return s.shape.Layers }
+
+// DType is the type in which keys and values leave the pool.
+func (s *KVStore) DType() gpu.DType { return s.shape.DType }
 
 // TokenBytes is what one token takes in one layer: the unit of ReadPage and WritePage.
-func (s *KVStore) TokenBytes() int { return 0 }
+func (s *KVStore) TokenBytes() int { return s.shape.TokenBytes() }
 
 // ReadPage writes the keys and values of a range of slots in one layer to dst, in the canonical layout
 // of gpu.KVRange; len(dst) must be r.Count*TokenBytes().
 func (s *KVStore) ReadPage(layer int, r kvcache.SlotRange, dst []byte) error {
-	return errors.ErrUnsupported
+	if err := s.device.PackKV(s.kv, at(layer, r), dst); err != nil {
+		return fmt.Errorf("read slots of page %d: %w", r.Page, err)
+	}
+	return nil
 }
 
 // WritePage is the inverse of ReadPage.
 func (s *KVStore) WritePage(layer int, r kvcache.SlotRange, src []byte) error {
-	return errors.ErrUnsupported
+	if err := s.device.UnpackKV(s.kv, at(layer, r), src); err != nil {
+		return fmt.Errorf("write slots of page %d: %w", r.Page, err)
+	}
+	return nil
+}
+
+func at(layer int, r kvcache.SlotRange) gpu.KVRange {
+	return gpu.KVRange{Layer: layer, Page: int(r.Page), First: r.First, Count: r.Count}
 }

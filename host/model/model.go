@@ -7,10 +7,12 @@ package model
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 
 	"github.com/kvrelay/engine/gpu"
-	"github.com/kvrelay/engine/host/batch"
+	"github.com/kvrelay/engine/host/model/safetensors"
 )
 
 // Options bound what one forward pass may take.
@@ -22,9 +24,24 @@ type Options struct {
 // DefaultMaxRows is the token budget when Options names none.
 const DefaultMaxRows = 512
 
+// maxRows bounds Options.MaxRows.
+const maxRows = 1 << 20
+
+// rows is MaxRows with its default.
+func (o Options) rows() int {
+	if o.MaxRows == 0 {
+		return DefaultMaxRows
+	}
+	return o.MaxRows
+}
+
 // Model is one checkpoint on one device. Run is for one goroutine at a time.
 type Model struct {
-	config Config
+	device  gpu.Device
+	options Options
+	weights *weights // nil once closed
+	scratch *scratch
+	kv      *KVStore // nil before NewKV
 }
 
 // Load reads a Hugging Face folder: config.json, generation_config.json if there, and either
@@ -32,37 +49,102 @@ type Model struct {
 // memory-mapped while they are packed. Whatever the configuration asks for and this package does not
 // compute is refused, with the key named.
 func Load(device gpu.Device, folder string, o Options) (*Model, error) {
-	return nil, errors.ErrUnsupported
+	m, err := load(device, os.DirFS(folder), o, func() (*safetensors.Weights, error) {
+		return safetensors.Open(folder)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load model %s: %w", folder, err)
+	}
+	return m, nil
 }
 
 // LoadFS is Load from a file system, such as an embedded one; weights are read, not mapped.
 func LoadFS(device gpu.Device, files fs.FS, o Options) (*Model, error) {
-	return nil, errors.ErrUnsupported
+	m, err := load(device, files, o, func() (*safetensors.Weights, error) {
+		return safetensors.OpenFS(files)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load model: %w", err)
+	}
+	return m, nil
 }
 
-// Config says what the model is.
-func (m *Model) Config() Config { return m.config }
+func load(
+	device gpu.Device, files fs.FS, o Options, open func() (*safetensors.Weights, error),
+) (*Model, error) {
+	if o.MaxRows < 0 || o.MaxRows > maxRows {
+		return nil, fmt.Errorf("%d rows a batch; 1 to %d are possible", o.MaxRows, maxRows)
+	}
+	b, err := readBlueprint(files)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := open()
+	if err != nil {
+		return nil, err
+	}
+	w, err := build(device, b, stored)
+	if err = errors.Join(err, stored.Close()); err != nil {
+		return nil, err
+	}
+	return newModel(device, o, w)
+}
 
-// Digest tells checkpoints apart: equal digests mean that pages of one may be used by the other
-// if the devices' Numerics are equal too.
-func (m *Model) Digest() [32]byte { return [32]byte{} }
-
-// Numerics is the numerics class of the device the model is on.
-func (m *Model) Numerics() string { return "" }
-
-// NewKV allocates the page pool that Run computes into. It replaces an earlier pool.
-func (m *Model) NewKV(pages, pageSize int) (*KVStore, error) { return nil, errors.ErrUnsupported }
+func newModel(device gpu.Device, o Options, w *weights) (*Model, error) {
+	s, err := newScratch(device, sizesOf(w.blueprint.Config, o.rows()))
+	if err != nil {
+		return nil, fmt.Errorf("buffers for %d rows a batch: %w", o.rows(), err)
+	}
+	return &Model{device: device, options: o, weights: w, scratch: s}, nil
+}
 
 // Share returns a second model over the same weights, with a pool and buffers of its own, so that a
 // prefill and a decode engine in one process hold the weights once. Their Runs take turns.
-func (m *Model) Share() (*Model, error) { return nil, errors.ErrUnsupported }
+func (m *Model) Share() (*Model, error) {
+	if m.weights == nil {
+		return nil, errClosed
+	}
+	return newModel(m.device, m.options, m.weights)
+}
 
-// Run computes one batch and returns a row of Config().Vocabulary logits for each requested row, in
-// item order. The rows are valid until the next Run. A batch that breaks a rule (an unknown token, a
-// position outside the context, too few pages, more rows than MaxRows) is an error, and nothing was
-// computed.
-func (m *Model) Run(b *batch.Batch) ([][]float32, error) { return nil, errors.ErrUnsupported }
+// Config says what the model is. The model must be open.
+func (m *Model) Config() Config { return m.weights.blueprint.Config }
 
-// Close releases the model's memory on the device. A shared model's weights go with the last of
-// those that share them.
-func (m *Model) Close() error { return nil }
+// MaxRows is the most rows of one batch.
+func (m *Model) MaxRows() int { return m.options.rows() }
+
+// Digest tells checkpoints apart: equal digests mean that pages of one may be used by the other
+// if the devices' Numerics are equal too. It covers the numbers of the configuration that change the
+// computation, and the weights, of large ones evenly spread samples.
+func (m *Model) Digest() [32]byte { return m.weights.digest }
+
+// Numerics is the numerics class of the device the model is on.
+func (m *Model) Numerics() string { return m.device.Numerics() }
+
+// NewKV allocates the page pool that Run computes into. It replaces an earlier pool.
+func (m *Model) NewKV(pages, pageSize int) (*KVStore, error) {
+	if m.weights == nil {
+		return nil, errClosed
+	}
+	if pages < 1 || pages > maxPages || pageSize < 1 || pageSize > maxPageSize {
+		return nil, fmt.Errorf("page pool: %d pages of %d tokens; 1 to %d of 1 to %d are possible",
+			pages, pageSize, maxPages, maxPageSize)
+	}
+	shape := m.Config().kvShape(pages, pageSize)
+	kv, err := m.device.AllocKV(shape)
+	if err != nil {
+		return nil, fmt.Errorf("page pool of %d pages of %d tokens: %w", pages, pageSize, err)
+	}
+	m.kv = &KVStore{device: m.device, kv: kv, shape: shape}
+	return m.kv, nil
+}
+
+// KV is the pool made last, nil before NewKV.
+func (m *Model) KV() *KVStore { return m.kv }
+
+// Close lets go of the model's memory. Nothing may be called on it afterwards but Close. The weights
+// go with the last of the models that share them.
+func (m *Model) Close() error {
+	m.weights, m.scratch, m.kv = nil, nil, nil
+	return nil
+}

@@ -1,0 +1,61 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/kvrelay/engine/host/batch"
+)
+
+// check refuses a batch that would reach outside the vocabulary, the context or the pool. The device
+// looks again, but by then a part would be computed.
+func (m *Model) check(b *batch.Batch) error {
+	if m.kv == nil {
+		return fmt.Errorf("no page pool yet: call NewKV first")
+	}
+	if rows := b.Rows(); rows > m.options.rows() {
+		return fmt.Errorf("%d rows, the budget is %d", rows, m.options.rows())
+	}
+	for _, c := range b.Copies {
+		if !m.hasPage(int(c.From)) || !m.hasPage(int(c.To)) ||
+			c.Tokens < 0 || c.Tokens > m.kv.PageSize() {
+			return fmt.Errorf("copy %d tokens of page %d to page %d in a pool of %d pages of %d",
+				c.Tokens, c.From, c.To, m.kv.Pages(), m.kv.PageSize())
+		}
+	}
+	for i := range b.Items {
+		if err := m.checkItem(&b.Items[i]); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func (m *Model) hasPage(page int) bool { return page >= 0 && page < m.kv.Pages() }
+
+func (m *Model) checkItem(item *batch.Item) error {
+	c := &m.weights.blueprint.Config
+	rows := len(item.Tokens)
+	switch {
+	case rows == 0:
+		return fmt.Errorf("no tokens")
+	case item.Start < 0 || item.Start > c.Context-rows:
+		return fmt.Errorf("positions [%d, %d) in a context of %d",
+			item.Start, item.Start+rows, c.Context)
+	case item.Start+rows > len(item.Pages)*m.kv.PageSize():
+		return fmt.Errorf("positions [%d, %d) on %d pages of %d",
+			item.Start, item.Start+rows, len(item.Pages), m.kv.PageSize())
+	case item.Logits < 0 || item.Logits > rows:
+		return fmt.Errorf("logits of %d of %d rows", item.Logits, rows)
+	}
+	for _, t := range item.Tokens {
+		if t < 0 || int(t) >= c.Vocabulary {
+			return fmt.Errorf("token %d in a vocabulary of %d", t, c.Vocabulary)
+		}
+	}
+	for _, p := range item.Pages {
+		if !m.hasPage(int(p)) {
+			return fmt.Errorf("page %d in a pool of %d", p, m.kv.Pages())
+		}
+	}
+	return nil
+}
