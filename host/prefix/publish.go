@@ -28,6 +28,7 @@ func (c *Cache) Publish(path *Path, tokens []int32, pages []kvcache.PageID, shar
 		twin := c.covering(path.last(), at, content)
 		switch {
 		case twin == kvcache.None:
+			at = c.absorb(path.last(), at, content)
 			c.insert(path.last(), at, pages[k], content)
 			c.pin(pages[k], pins)
 			*path = Path{node: pages[k], tokens: start + len(content)}
@@ -63,6 +64,21 @@ func (c *Cache) covering(parent kvcache.PageID, at int, content []int32) kvcache
 		return siblings[at]
 	}
 	return kvcache.None
+}
+
+// absorb drops the sibling before at if it holds but the start of content and nobody needs it: what
+// is about to be inserted says all that it says. It returns where content belongs then.
+func (c *Cache) absorb(parent kvcache.PageID, at int, content []int32) int {
+	if at == 0 {
+		return 0
+	}
+	before := (*c.children(parent))[at-1]
+	held := c.nodes[before].tokens
+	if !c.takeable(before) || shared(held, content) < len(held) {
+		return at
+	}
+	c.remove(before)
+	return at - 1
 }
 
 // insert makes a held page a node.

@@ -77,7 +77,7 @@ func (s *Scheduler) proceed(e entry) (tokens int, ok bool) {
 		s.turn.closed = s.turn.closed || q.forcedAt == s.step
 		return 0, false
 	}
-	s.cache.Reserve(need)
+	s.cache.Reserve(need + s.spare(false))
 	s.take(q, need)
 	return tokens, true
 }
@@ -119,10 +119,15 @@ func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 	return 0, false
 }
 
-// room is the one predicate that admits a chunk: the pages it needs, and one more for each sequence
-// that holds pages (this one included), must be free or evictable. Admissions leave the reserve free
-// as well, unless nobody else could ever free it.
+// room is the one predicate that admits a chunk: the pages it needs, and those to spare, must be free
+// or evictable.
 func (s *Scheduler) room(need int, admission bool) bool {
+	return need+s.spare(admission) <= s.cache.Available()
+}
+
+// spare is how many pages a chunk must leave free: one for each sequence that holds pages, this one
+// included. Admissions leave the reserve free as well, unless nobody else could ever free it.
+func (s *Scheduler) spare(admission bool) int {
 	spare := len(s.held)
 	if admission {
 		spare++
@@ -130,12 +135,12 @@ func (s *Scheduler) room(need int, admission bool) bool {
 			spare += s.limits.ReservePages
 		}
 	}
-	return need+spare <= s.cache.Available()
+	return spare
 }
 
 // settle makes what was matched, and so many new pages, the sequence's own.
 func (s *Scheduler) settle(q *sequence, hit prefix.Hit, need int) {
-	s.cache.Reserve(need)
+	s.cache.Reserve(need + s.spare(true))
 	tail := hit.Tokens % s.options.PageSize
 	switch {
 	case hit.TakeOver:

@@ -97,6 +97,9 @@ func (w *world) cancel(c *client) error {
 	if c.writer != nil && !c.writer.released {
 		c.writer.gone = true
 	}
+	if reading := state == Finished || c.chunks > 0; c.req.Kind == RemoteSend && held != reading {
+		return fmt.Errorf("cancelled %v remote send %d: held %t, being read %t", state, c.req.ID, held, reading)
+	}
 	if held && c.req.Kind == RemoteSend {
 		return nil // It stays until its reader has gone.
 	}
@@ -226,6 +229,7 @@ func (w *world) granted(g *Grant) {
 // send notes what a remote send announces; check reads it from now on.
 func (w *world) send(p *Send) {
 	c := w.client(p.ID)
+	c.chunks++
 	for _, run := range [][2]int{{p.CachedStart, p.CachedEnd}, {p.FreshStart, p.FreshEnd}} {
 		for at := run[0]; at < run[1]; at++ {
 			if _, twice := c.sent[at]; twice {

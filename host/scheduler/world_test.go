@@ -39,8 +39,8 @@ type client struct {
 	grant   *Grant
 	writer  *writer
 	// sent holds the positions announced for sending, read again and again until released.
-	sent     map[int]kvcache.PageID
-	sentLast bool
+	sent   map[int]kvcache.PageID
+	chunks int
 }
 
 type writer struct {
@@ -161,6 +161,9 @@ func (w *world) step() error {
 	}
 	if w.r.IntN(60) == 0 {
 		w.marks["abandoned"]++
+		for _, send := range p.Sends { // A transfer may have begun all the same.
+			w.client(send.ID).chunks++
+		}
 		w.s.Abandon(p)
 		return w.check()
 	}
@@ -232,6 +235,9 @@ func (w *world) judge(p *Plan) error {
 	for _, q := range w.s.held {
 		if q.state == Decoding {
 			decoding++
+			if q.idle > w.o.MaxIdleSteps+w.o.MaxSeqs {
+				return fmt.Errorf("step %d: decode %d was left out for %d steps", p.Step, q.id, q.idle)
+			}
 		}
 	}
 	if !w.skips && p.Decodes != min(decoding, w.s.limits.TokenBudget) {

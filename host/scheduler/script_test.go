@@ -1,0 +1,240 @@
+package scheduler
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write what the scripts print into testdata")
+
+// script runs commands against one scheduler. Sequences have names, prompts are texts that share
+// tokens only where they say so. Lines starting with > are the expected output.
+type script struct {
+	t     *testing.T
+	o     Options
+	s     *Scheduler
+	m     *fakeModel
+	texts map[string][]int32
+	ids   map[string]SequenceID
+	names map[SequenceID]string
+	fresh int32
+	now   time.Duration
+}
+
+// TestScenario runs testdata/*.txt: a line "== NAME" begins a scenario on an empty scheduler.
+func TestScenario(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runFile(t, file) })
+	}
+}
+
+func runFile(t *testing.T, file string) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for k, part := range strings.Split(string(data), "\n== ") {
+		title, body, _ := strings.Cut(part, "\n")
+		if k > 0 {
+			fmt.Fprintf(&out, "\n== %s\n", title)
+		} else {
+			fmt.Fprintf(&out, "%s\n", title)
+		}
+		t.Run(strings.TrimPrefix(title, "== "), func(t *testing.T) {
+			got := runScenario(t, body)
+			if !*update && got != body {
+				t.Errorf("got\n%s\nwant\n%s", got, body)
+			}
+			out.WriteString(got)
+		})
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func runScenario(t *testing.T, body string) string {
+	sc := &script{t: t, texts: map[string][]int32{}, ids: map[string]SequenceID{}, names: map[SequenceID]string{}}
+	sc.options(nil)
+	var out []string
+	for _, line := range strings.Split(body, "\n") {
+		if strings.HasPrefix(line, "> ") {
+			continue
+		}
+		out = append(out, line)
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		if got := sc.do(words[0], words[1:]); got != "" {
+			for _, l := range strings.Split(got, "\n") {
+				out = append(out, "> "+l)
+			}
+		}
+		if err := sc.s.Check(); err != nil {
+			t.Fatalf("after %q: %v", line, err)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// arguments splits "name key=value flag" into words and numbers.
+func arguments(words []string) (plain []string, keys map[string]int) {
+	keys = map[string]int{}
+	for _, w := range words {
+		if key, value, ok := strings.Cut(w, "="); ok {
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				panic(w)
+			}
+			keys[key] = n
+			continue
+		}
+		plain = append(plain, w)
+	}
+	return plain, keys
+}
+
+// options starts over with a scheduler of its own: P=16 C=128 S=4 pages=257 length=4096.
+func (sc *script) options(words []string) string {
+	_, k := arguments(words)
+	or := func(key string, otherwise int) int {
+		if n, ok := k[key]; ok {
+			return n
+		}
+		return otherwise
+	}
+	sc.o = Options{
+		PageSize: or("P", 16), Pages: or("pages", 257), MaxModelLen: or("length", 4096),
+		PrefixPages: or("prefix", -1), Role: 3,
+		Limits: Limits{
+			MaxSeqs: or("S", 4), TokenBudget: or("C", 128), ChunkMax: or("chunk", 0), MaxQueue: or("queue", 100),
+			ChunkAlign: or("align", 1), MaxAdmit: or("admit", 0), ReservePages: or("reserve", 0),
+			HardAge: time.Duration(or("age", 0)), MaxIdleSteps: or("idle", 0), MaxEmptySteps: or("empty", 0),
+		},
+	}
+	var err error
+	if sc.s, err = New(sc.o, nil); err != nil {
+		return err.Error()
+	}
+	sc.m = newFakeModel(sc.o.Pages, sc.o.PageSize)
+	return ""
+}
+
+// text makes a prompt of n tokens, the first of them from another: "text b 120 a 99".
+func (sc *script) text(words []string) string {
+	n, _ := strconv.Atoi(words[1])
+	var tokens []int32
+	if len(words) > 3 {
+		from, _ := strconv.Atoi(words[3])
+		tokens = append(tokens, sc.texts[words[2]][:from]...)
+	}
+	for len(tokens) < n {
+		sc.fresh++
+		tokens = append(tokens, 1000+sc.fresh)
+	}
+	sc.texts[words[0]] = tokens
+	return ""
+}
+
+// submit queues a request; a number in place of a text makes a new one of that length.
+func (sc *script) submit(kind Kind, words []string) string {
+	plain, k := arguments(words)
+	name, text := plain[0], plain[1]
+	if _, known := sc.texts[text]; !known {
+		sc.text([]string{text + "/" + name, text})
+		text += "/" + name
+	}
+	id := SequenceID(len(sc.names) + 1)
+	r := Request{
+		ID: id, Kind: kind, Prompt: sc.texts[text], MaxNew: 100, Begin: k["begin"], End: k["end"],
+		Arrival: sc.now, Pinned: len(plain) > 2 && plain[2] == "pin",
+	}
+	if n, ok := k["max"]; ok {
+		r.MaxNew = n
+	}
+	sc.names[id] = name
+	if err := sc.s.Submit(r); err != nil {
+		return err.Error()
+	}
+	sc.ids[name] = id
+	return ""
+}
+
+// step runs one step and says what it did.
+func (sc *script) step() string {
+	sc.now++
+	p := sc.s.Plan(sc.now, StepCosts{})
+	var out []string
+	for i, chunk := range p.Chunks {
+		item := fmt.Sprintf("%s[%d,%d)", sc.names[chunk.ID], chunk.Start, chunk.End)
+		if p.Batch.Items[i].Logits > 0 {
+			item += "*"
+		}
+		out = append(out, item)
+	}
+	for _, c := range p.Batch.Copies {
+		out = append(out, fmt.Sprintf("copy(%d)", c.Tokens))
+	}
+	for _, send := range p.Sends {
+		item := fmt.Sprintf("send:%s", sc.names[send.ID])
+		if send.CachedEnd > send.CachedStart {
+			item += fmt.Sprintf(" cached[%d,%d)", send.CachedStart, send.CachedEnd)
+		}
+		if item += fmt.Sprintf(" fresh[%d,%d)", send.FreshStart, send.FreshEnd); send.Last {
+			item += " last"
+		}
+		out = append(out, item)
+	}
+	for _, g := range p.Grants {
+		sum := 0
+		for i := range g.Segments[0] {
+			sum += g.Segments[2+2*i]
+		}
+		out = append(out, fmt.Sprintf("grant:%s matched=%d slots=%d pages=%d",
+			sc.names[g.ID], g.Matched, sum, len(g.Pages)))
+	}
+	for _, id := range p.Preempted {
+		out = append(out, "preempted:"+sc.names[id])
+	}
+	for _, id := range p.Failed {
+		out = append(out, "failed:"+sc.names[id])
+	}
+	if p.Decision.Fallback {
+		out = append(out, "fallback")
+	}
+	rows, err := sc.m.run(&p.Batch)
+	if err != nil {
+		sc.t.Fatal(err)
+	}
+	tokens := make([]int32, len(rows))
+	for i := range tokens {
+		sc.fresh++
+		tokens[i] = 1000 + sc.fresh
+	}
+	sc.s.Commit(p, tokens, sc.now)
+	if len(out) == 0 {
+		return "nothing"
+	}
+	return strings.Join(out, "  ")
+}
+
+// pool says where the pages are.
+func (sc *script) pool() string {
+	st := sc.s.Stats()
+	return fmt.Sprintf("free %d  held %d  evictable %d  pinned %d  quarantined %d",
+		st.Free, st.Held, st.Evictable, st.Pinned, st.Quarantined)
+}
