@@ -53,14 +53,15 @@ func byteLevelText(text string) string {
 // byteLevelBytes turns a token of a byte-level vocabulary back into bytes. A token with a
 // character that stands for no byte (an added token such as "<|end▁of▁text|>") is taken as it
 // is, whole.
-func byteLevelBytes(token string) []byte {
-	out := make([]byte, 0, len(token))
+func byteLevelBytes(token string) string {
+	var buf [32]byte
+	out := buf[:0]
 	for _, r := range token {
 		b, ok := byteLevelByte(r)
 		if !ok {
-			return []byte(token)
+			return token
 		}
 		out = append(out, b)
 	}
-	return out
+	return string(out)
 }

@@ -168,17 +168,18 @@ func (d *decoder) tokenText(token string, first bool) string {
 	return token
 }
 
-// tokenBytes returns the bytes of a token's text; isByte says that it stands for one byte.
-func (d *decoder) tokenBytes(text string) (b []byte, isByte bool) {
+// tokenBytes returns what a token's text stands for. isBytes says that it is bytes, which
+// need not be whole characters and go together with the bytes beside them.
+func (d *decoder) tokenBytes(text string) (bytes string, isBytes bool) {
 	switch d.bytes {
 	case byteLevel:
 		return byteLevelBytes(text), true
 	case byteFallback:
 		if v, ok := byteToken(text); ok {
-			return []byte{v}, true
+			return string([]byte{v}), true
 		}
 	}
-	return []byte(text), false
+	return text, false
 }
 
 // byteToken reads "<0x0A>".

@@ -3,8 +3,6 @@ package tokenizer
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -170,7 +168,3 @@ func checkStream(t *testing.T, tok *Tokenizer, ids []int32, skip bool) {
 	}
 }
 
-// TestRealTokenizer compares with the goldens of a chat model whose tokenizer.json is built
-// here from the GGUF vocabulary's description: it has Digits before ByteLevel.
-var _ = fmt.Sprint
-var _ json.RawMessage

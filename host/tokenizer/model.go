@@ -204,7 +204,7 @@ func byteTokens(vocab map[string]int32) *[256]int32 {
 // borders collects which symbols can stand left and right of a place that a merge joins: a
 // merge of L and R joins the last symbol of L with the first of R.
 func (m *modelPart) borders(b *bpe, tokens []vocabToken) *pairTable {
-	t := newPairTable(len(m.merges))
+	t := newPairTable(0)
 	var lefts, rights []int32
 	for _, one := range m.merges {
 		lefts = m.lastSymbols(b, tokens[one.left].text, lefts[:0])

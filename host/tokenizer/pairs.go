@@ -17,6 +17,7 @@ type merge struct {
 type pairTable struct {
 	slots []pairSlot
 	shift uint
+	used  int
 }
 
 type pairSlot struct {
@@ -47,7 +48,25 @@ func (t *pairTable) slot(key uint64) *pairSlot {
 // put adds a pair. Of two equal pairs the later one counts, as in the reference.
 func (t *pairTable) put(m merge) {
 	key := pairKey(m.left, m.right)
-	*t.slot(key) = pairSlot{key: key, rank: m.rank, id: m.id}
+	s := t.slot(key)
+	if s.key == 0 {
+		t.used++
+	}
+	*s = pairSlot{key: key, rank: m.rank, id: m.id}
+	if 2*t.used > len(t.slots) {
+		t.grow()
+	}
+}
+
+func (t *pairTable) grow() {
+	bigger := newPairTable(t.used)
+	for _, s := range t.slots {
+		if s.key != 0 {
+			*bigger.slot(s.key) = s
+		}
+	}
+	bigger.used = t.used
+	*t = *bigger
 }
 
 func (t *pairTable) find(left, right int32) (rank uint32, id int32) {

@@ -33,11 +33,14 @@ func (s *Stream) Push(id int32) string {
 	}
 	text := t.decoder.tokenText(t.tokens[id].text, !s.begun)
 	s.begun = true
-	bytes, isByte := t.decoder.tokenBytes(text)
-	if !isByte {
-		return s.through(s.broken() + string(bytes))
+	text, isBytes := t.decoder.tokenBytes(text)
+	switch {
+	case isBytes && len(s.pending) == 0 && utf8.ValidString(text):
+		return s.through(text)
+	case isBytes:
+		return s.through(s.complete(text))
 	}
-	return s.through(s.complete(bytes))
+	return s.through(s.broken() + text)
 }
 
 // Flush ends the text and returns what was held back; bytes that never became a character
@@ -66,7 +69,7 @@ func (s *Stream) through(part string) string {
 }
 
 // complete adds bytes and returns the characters that are whole.
-func (s *Stream) complete(bytes []byte) string {
+func (s *Stream) complete(bytes string) string {
 	all := append(s.pending, bytes...)
 	var out strings.Builder
 	for len(all) > 0 {
@@ -86,6 +89,9 @@ func (s *Stream) complete(bytes []byte) string {
 
 // broken gives up on the character that pending began.
 func (s *Stream) broken() string {
+	if len(s.pending) == 0 {
+		return ""
+	}
 	var out strings.Builder
 	for len(s.pending) > 0 {
 		out.WriteRune(utf8.RuneError)

@@ -132,5 +132,5 @@ func (t *Tokenizer) TokenBytes(id int32) []byte {
 		return nil
 	}
 	bytes, _ := t.decoder.tokenBytes(t.decoder.tokenText(t.tokens[id].text, false))
-	return bytes
+	return []byte(bytes)
 }
