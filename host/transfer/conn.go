@@ -106,18 +106,24 @@ func (s *Sender) run(o *Outgoing) {
 		}
 	case <-o.quit:
 	}
-	events := o.end()
 	s.gate.leave(ticket)
 	s.mu.Lock()
 	delete(s.active, o)
 	s.mu.Unlock()
-	s.tell(events)
+	s.tell(o.end())
 }
 
 func (s *Sender) tell(events []Event) {
 	for _, e := range events {
 		s.options.Events(e)
 	}
+}
+
+// dialer is net.Dialer.DialContext, or another way to a connection.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+func dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 // dial connects to the address of the metadata, if the rule on peers allows it. A name is resolved
@@ -146,8 +152,7 @@ func (s *Sender) dial(o *Outgoing) (net.Conn, *Error) {
 	}
 	var last error
 	for _, addr := range allowed {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "tcp", addr.String())
+		conn, err := s.connect(ctx, "tcp", addr.String())
 		if err == nil {
 			return conn, nil
 		}
@@ -238,7 +243,7 @@ func (o *Outgoing) deliver(conn net.Conn, what shipment) {
 			o.closed(fault(Reset, "write: %v", err))
 		}
 	}
-	s.backlog.Add(-int64(len(what.parcel.whole)))
+	s.backlog.Add(-what.size())
 	s.recycle(what.parcel.whole)
 }
 

@@ -29,8 +29,8 @@ type line struct {
 // Output is the bytes to be written to the connection next. They stay until Written.
 func (l *line) Output() []byte { return l.out }
 
-// Written says that the first n bytes of Output were written.
-func (l *line) Written(n int) { l.out = l.out[n:] }
+// Written says that the first n bytes of what Output was were written.
+func (l *line) Written(n int) { l.out = l.out[min(n, len(l.out)):] }
 
 // Space is where the next bytes from the connection are to be put; it is never empty.
 func (l *line) Space() []byte {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Metadata is a parsed metadata string. The token it holds is never printed.
@@ -98,7 +99,7 @@ func parseMetadata(text string, w Window, models int) (*Metadata, *Error) {
 		return nil, fault(InvalidMetadata, "%d bytes, the most are %d", len(text), MaxMetadata)
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
-	if err != nil || len(raw) < sha256.Size {
+	if err != nil || len(raw) < sha256.Size || strings.ContainsAny(text, "\r\n") {
 		return nil, fault(InvalidMetadata, "no base64 of a reservation")
 	}
 	l, bad := readLetter(raw[:len(raw)-sha256.Size])

@@ -220,6 +220,8 @@ func (o *Outbound) move(on input, why *Error, now time.Duration) {
 		o.say(kindCancelled, nil, now)
 	case o.state == cancelling && from != cancelling:
 		o.say(kindCancel, appendReason(nil, o.why), now)
+	case o.Over():
+		o.out = nil // Nobody waits for it, and a peer that is gone would only hold us up.
 	}
 	switch {
 	case on == onAccept && from == asking:

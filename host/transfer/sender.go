@@ -43,6 +43,7 @@ type Sender struct {
 	options SenderOptions
 	clock   func() time.Duration
 	gate    gate
+	connect dialer
 	free    chan []byte // whole frames of frameBytes
 	backlog atomic.Int64
 	work    sync.WaitGroup
@@ -70,7 +71,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 		return nil, err
 	}
 	return &Sender{
-		options: o, clock: newClock(), peers: peers, bucket: bucket{rate: o.MaxRate},
+		options: o, clock: newClock(), connect: dialTCP, peers: peers, bucket: bucket{rate: o.MaxRate},
 		gate: gate{most: o.MaxInflight, mostSize: o.MaxBuffered},
 		free: make(chan []byte, freeBuffers), active: map[*Outgoing]bool{},
 	}, nil
@@ -210,12 +211,21 @@ type Outgoing struct {
 	mu      sync.Mutex // guards what follows
 	machine *Outbound
 	queue   []shipment
+	ended   bool // nobody takes from the queue any more
 }
 
 // shipment is a data frame, or, where parcel is nil, a seal at position end.
 type shipment struct {
 	parcel *parcel
 	end    int
+}
+
+// size is what a shipment adds to the backlog.
+func (s shipment) size() int64 {
+	if s.parcel == nil {
+		return 0
+	}
+	return int64(len(s.parcel.whole))
 }
 
 // Send ships what a layer of a model has not sent yet of the window's positions below end. pages is
@@ -265,14 +275,14 @@ func (s *Sender) rate() int64 {
 	return s.bucket.rate
 }
 
-func (o *Outgoing) ship(p *parcel) {
-	o.sender.backlog.Add(int64(len(p.whole)))
-	o.enqueue(shipment{parcel: p})
-}
+func (o *Outgoing) ship(p *parcel) { o.enqueue(shipment{parcel: p}) }
 
 func (o *Outgoing) enqueue(s shipment) {
 	o.mu.Lock()
-	o.queue = append(o.queue, s)
+	if !o.ended {
+		o.queue = append(o.queue, s)
+		o.sender.backlog.Add(s.size())
+	}
 	o.mu.Unlock()
 	o.wake()
 }
@@ -327,12 +337,16 @@ type turn struct {
 	events   []Event
 }
 
-// turn looks at the machine and takes from the queue. Frames of the machine go first.
+// turn looks at the machine and takes from the queue. Frames of the machine go first. The last event
+// is left to end: when it is told, nothing of the transfer is left.
 func (o *Outgoing) turn(now time.Duration) (t turn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.machine.Tick(now)
-	t.events, t.deadline = o.machine.Events(), o.machine.Deadline()
+	t.deadline = o.machine.Deadline()
+	if !o.machine.Over() {
+		t.events = o.machine.Events()
+	}
 	switch {
 	case len(o.machine.Output()) > 0:
 		t.bytes = o.machine.Output()
@@ -353,11 +367,9 @@ func (o *Outgoing) end() []Event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.queue {
-		if s.parcel != nil {
-			o.sender.backlog.Add(-int64(len(s.parcel.whole)))
-		}
+		o.sender.backlog.Add(-s.size())
 	}
-	o.queue = nil
+	o.queue, o.ended = nil, true
 	o.over()
 	return o.machine.Events()
 }
