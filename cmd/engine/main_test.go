@@ -21,8 +21,8 @@ type result struct {
 	out, err string
 }
 
-// engine runs one command line in this process.
-func engine(t *testing.T, stdin string, args ...string) result {
+// invoke runs one command line in this process.
+func invoke(t *testing.T, stdin string, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
 	code := execute(t.Context(), args, streams{strings.NewReader(stdin), &out, &err})
@@ -52,7 +52,7 @@ func TestUsageErrors(t *testing.T) {
 		"policy check builtin:nosuch":     `no built-in policy "nosuch"; there are: `,
 		"tokenize --model x --json-lines": "x: ",
 	} {
-		got := engine(t, "", strings.Fields(line)...)
+		got := invoke(t, "", strings.Fields(line)...)
 		code := exitUsage
 		if strings.Contains(line, "check --config") || strings.Contains(line, "nosuch") ||
 			strings.Contains(line, "--json-lines") {
@@ -69,7 +69,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelpPages(t *testing.T) {
 	each(rootCommand(), func(cmd *cobra.Command) {
 		args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
-		got := engine(t, "", args...)
+		got := invoke(t, "", args...)
 		if got.code != 0 || got.err != "" {
 			t.Errorf("%v: exit %d, %s", args, got.code, got.err)
 		}
@@ -95,12 +95,12 @@ func TestHelpPages(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	var b build
-	got := engine(t, "", "version", "--json")
+	got := invoke(t, "", "version", "--json")
 	if err := json.Unmarshal([]byte(got.out), &b); err != nil || b.PolicyABI != "1.0" ||
 		!slices.Equal(b.Backends, []string{"cpu"}) {
 		t.Errorf("%v %v", got, err)
 	}
-	if got := engine(t, "", "version"); !strings.HasPrefix(got.out, "engine "+release+" (") {
+	if got := invoke(t, "", "version"); !strings.HasPrefix(got.out, "engine "+release+" (") {
 		t.Error(got)
 	}
 }
@@ -124,25 +124,25 @@ func TestConfigInitCheckShow(t *testing.T) {
 		if role != "" {
 			args = append(args, "--role", role)
 		}
-		got := engine(t, "", args...)
+		got := invoke(t, "", args...)
 		if got.code != 0 || !strings.Contains(got.err, "wrote "+name) {
 			t.Fatal(got)
 		}
-		got = engine(t, "", "config", "check", "-c", name)
+		got = invoke(t, "", "config", "check", "-c", name)
 		if got.code != 0 || !strings.Contains(got.out, "✓ "+name+" is valid") {
 			t.Errorf("%s: %v", name, got)
 		}
-		got = engine(t, "", "config", "show", "-c", name)
+		got = invoke(t, "", "config", "show", "-c", name)
 		changed := role != "" && role != "all"
 		if got.code != 0 || strings.Contains(got.out, "# default") != changed {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	if got := engine(t, "", "config", "init", "f.toml"); got.code != exitFailed ||
+	if got := invoke(t, "", "config", "init", "f.toml"); got.code != exitFailed ||
 		!strings.Contains(got.err, "f.toml exists") {
 		t.Error(got)
 	}
-	if got := engine(t, "", "config", "check", "-c", "none.toml"); got.code != exitConfig ||
+	if got := invoke(t, "", "config", "check", "-c", "none.toml"); got.code != exitConfig ||
 		!strings.Contains(got.err, "`engine config init none.toml` writes one") {
 		t.Error(got)
 	}
@@ -168,7 +168,7 @@ sha256 = "`+strings.Repeat("0", 64)+`"
 path = "bad.wasm"
 `)
 	t.Chdir(folder)
-	got := engine(t, "", "config", "check", "-c", "engine.toml")
+	got := invoke(t, "", "config", "check", "-c", "engine.toml")
 	if got.code != exitConfig {
 		t.Error(got)
 	}

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/spf13/cobra"
 )
 
@@ -85,13 +82,3 @@ func policyRollbackCommand() *cobra.Command {
 	adminFlag(cmd, &admin)
 	return cmd
 }
-
-// The three calls are wired by whoever owns the admin listener.
-
-func policyLoad(context.Context, loadOptions, streams) error { return errNoAdmin }
-
-func policyList(context.Context, string, bool, streams) error { return errNoAdmin }
-
-func policyRollback(context.Context, string, string, streams) error { return errNoAdmin }
-
-var errNoAdmin = fmt.Errorf("the admin listener is not in this build")

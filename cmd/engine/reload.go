@@ -1,11 +1,6 @@
 package main
 
-import (
-	"context"
-	"fmt"
-
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 // adminFlag is --admin, which every command has that talks to a running instance.
 func adminFlag(cmd *cobra.Command, address *string) {
@@ -33,9 +28,4 @@ changes nothing: the errors are printed and the running configuration stays.`,
 	}
 	adminFlag(cmd, &admin)
 	return cmd
-}
-
-// reload is wired by whoever owns the admin listener.
-func reload(context.Context, string, streams) error {
-	return fmt.Errorf("reload: the admin listener is not in this build")
 }

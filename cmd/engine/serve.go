@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/spf13/cobra"
 )
 
@@ -13,6 +10,8 @@ type serveOptions struct {
 	demo  bool
 	model string // of the demonstration; "" is the embedded one
 	out   string // folder of the demonstration's files; "" is a new one in the state folder
+	// untilEOF ends the instance with stdin: the demonstration's processes end with their parent.
+	untilEOF bool
 }
 
 func serveCommand() *cobra.Command {
@@ -53,16 +52,8 @@ port that is taken is replaced by the next free one; the lines show which.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&o.demo, "demo-pd", false, "prefill, decode and router as three processes here")
 	flags.StringVar(&o.model, "model", "", "`PATH` of a Hugging Face folder for the demonstration")
+	flags.BoolVar(&o.untilEOF, "until-eof", false, "end when stdin ends")
+	flags.Lookup("until-eof").Hidden = true
 	flags.StringVar(&o.out, "out", "", "`DIR` for the demonstration's files and logs")
 	return cmd
-}
-
-// serveInstance is wired by whoever owns the engine loop.
-func serveInstance(context.Context, serveOptions, streams) error {
-	return fmt.Errorf("serve: the engine loop is not in this build")
-}
-
-// serveDemo is wired by whoever owns the engine loop.
-func serveDemo(context.Context, serveOptions, streams) error {
-	return fmt.Errorf("serve: the engine loop is not in this build")
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/kvrelay/engine/gpu"
@@ -72,25 +71,13 @@ func apiModel(cfg *config.Config, files fs.FS, about model.Config) (*api.Model, 
 	m := &api.Model{Names: cfg.Model.ServedNames, Context: context, Created: time.Now(),
 		Tokenizer: tok, Defaults: defaults(cfg, about), Files: files}
 	if len(m.Names) == 0 {
-		m.Names = []string{modelName(cfg)}
+		m.Names = []string{modelName(cfg.Model.Path)}
 	}
 	m.Template, m.TemplateError = chatTemplate(cfg, tok)
 	if cfg.Model.ChatTemplate.Set && m.TemplateError != nil {
 		return nil, m.TemplateError
 	}
 	return m, nil
-}
-
-// modelName is the name of the model's folder.
-func modelName(cfg *config.Config) string {
-	if cfg.Model.Path == "" {
-		return "embedded"
-	}
-	path, err := filepath.Abs(cfg.Model.Path)
-	if err != nil {
-		path = cfg.Model.Path
-	}
-	return filepath.Base(path)
 }
 
 // chatTemplate is the operator's template, else the model's own.

@@ -112,6 +112,13 @@ func (s *Server) Internal() http.Handler {
 	})
 }
 
+// Health serves what an internal listener without micro-serving calls has.
+func (s *Server) Health() http.Handler {
+	return s.routes([]route{
+		{"GET", "/live", s.live}, {"GET", "/ready", s.ready}, {"GET", "/metrics", s.metrics},
+	})
+}
+
 // exchange is one request and its answer.
 type exchange struct {
 	w        *recorder

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kvrelay/engine/host/config"
+)
+
+// writeDemo writes the three TOML files and notes their names in the nodes.
+func writeDemo(folder, model string, nodes []*demoNode) error {
+	if model != "" {
+		path, err := filepath.Abs(model)
+		if err != nil {
+			return fmt.Errorf("--model: %w", err)
+		}
+		model = path
+	}
+	for _, n := range nodes {
+		n.file = filepath.Join(folder, string(n.role)+".toml")
+		if err := os.WriteFile(n.file, []byte(demoFile(folder, model, n, nodes)), 0o644); err != nil {
+			return fmt.Errorf("write the demonstration's files: %w", err)
+		}
+	}
+	return nil
+}
+
+// demoFile is the configuration of one process.
+func demoFile(folder, model string, n *demoNode, nodes []*demoNode) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("version = 1")
+	line("[node]\nrole = %q\nname = %q", n.role, n.name)
+	line("[listen]\nadmin = %q", "unix:"+filepath.Join(folder, n.name+".sock"))
+	if n.role == config.RoleRouter {
+		line("api      = %q\ninternal = \"\"", n.address)
+		for _, other := range nodes[:2] {
+			line("[[router.%s]]\nname = %q\nurl  = %q", other.role, other.name, "http://"+other.address)
+		}
+		return b.String()
+	}
+	line("api      = \"\"                  # /live, /ready, /metrics are on internal too")
+	line("internal = %q", n.address)
+	if model != "" {
+		line("[model]\npath = %q", model)
+	}
+	return b.String()
+}

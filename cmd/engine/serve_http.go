@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kvrelay/engine/host/api"
+)
+
+// servers are the listeners of one instance.
+type servers struct {
+	log    *slog.Logger
+	failed func(error) // a listener broke while serving
+	list   []*http.Server
+	wait   sync.WaitGroup
+	// Where they listen, for people.
+	api, internal, admin string
+}
+
+// Bounds that protect a listener from clients that dawdle.
+const (
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	closeTimeout  = 3 * time.Second
+)
+
+// listen opens host:port or unix:PATH.
+func listen(address string) (net.Listener, error) {
+	path, unix := strings.CutPrefix(address, "unix:")
+	if !unix {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", address, err)
+		}
+		return l, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return nil, fmt.Errorf("listen on %s: another instance listens there", address)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+// listenInternal opens the listener of routers and other instances; nil when there is none.
+func (s *servers) listenInternal(address string) (net.Listener, string, error) {
+	if address == "" {
+		return nil, "", nil
+	}
+	l, err := listen(address)
+	if err != nil {
+		return nil, "", err
+	}
+	s.internal = l.Addr().String()
+	return l, s.internal, nil
+}
+
+// open serves the applications' listener, if the configuration names one.
+func (s *servers) open(address string, server *api.Server, handler http.Handler) error {
+	if address == "" {
+		return nil
+	}
+	l, err := listen(address)
+	if err != nil {
+		return err
+	}
+	s.api = l.Addr().String()
+	s.serve(l, server, handler)
+	return nil
+}
+
+// openAdmin serves the operator's listener.
+func (s *servers) openAdmin(address string, handler http.Handler) error {
+	l, err := listen(address)
+	if err != nil {
+		return err
+	}
+	s.admin = address
+	s.serve(l, nil, handler)
+	return nil
+}
+
+// serve answers on a listener until close.
+func (s *servers) serve(l net.Listener, counted *api.Server, handler http.Handler) {
+	h := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	if counted != nil {
+		counted.Limit(h)
+	}
+	s.list = append(s.list, h)
+	s.wait.Go(func() {
+		err := h.Serve(l)
+		if !errors.Is(err, http.ErrServerClosed) && s.failed != nil {
+			s.failed(fmt.Errorf("serve %s: %w", l.Addr(), err))
+		}
+	})
+}
+
+// close lets answers that are being written end for a moment, then closes all connections.
+func (s *servers) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	for _, h := range s.list {
+		if h.Shutdown(ctx) != nil {
+			_ = h.Close() // It ends whatever it can.
+		}
+	}
+	s.wait.Wait()
+	if path, unix := strings.CutPrefix(s.admin, "unix:"); unix {
+		_ = os.Remove(path) // The listener removes it too.
+	}
+}

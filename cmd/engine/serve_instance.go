@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/host/admin"
+	"github.com/kvrelay/engine/host/api"
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/metrics"
+	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/scheduler"
+	"github.com/kvrelay/engine/host/transfer"
+)
+
+// instance is one serving process, whatever its role.
+type instance struct {
+	file    string // -c; "" is the defaults
+	cfg     *config.Config
+	level   *slog.LevelVar
+	log     *slog.Logger
+	metrics *metrics.Metrics
+	servers *servers
+	ready   atomic.Bool
+
+	model    *loaded   // nil on a router
+	engine   *running  // nil on a router
+	policies *policies // nil on a router
+	reloads  reloads
+}
+
+// serveInstance runs until ctx ends.
+func serveInstance(ctx context.Context, o serveOptions, s streams) error {
+	cfg, notes, err := loadConfig(o.file)
+	if err != nil {
+		return err
+	}
+	for _, note := range notes {
+		fmt.Fprint(s.err, note.String())
+	}
+	i := &instance{file: o.file, cfg: cfg, level: new(slog.LevelVar)}
+	i.level.Set(logLevel(cfg))
+	i.log = slog.New(newHandler(cfg, s.err, i.level))
+	defer i.close()
+	if err := i.open(ctx, s); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	i.servers.failed = func(err error) { cancel(err) }
+	i.watchHangup(ctx)
+	if o.untilEOF {
+		go func() { cancel(untilEOF(s.in)) }()
+	}
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	i.log.Info("stopping")
+	return nil
+}
+
+// open builds what the role needs, opens the listeners and says so.
+func (i *instance) open(ctx context.Context, s streams) error {
+	i.metrics = metrics.New(metrics.Options{
+		Model: metricsModel(i.cfg), Role: string(i.cfg.Node.Role), Node: i.cfg.NodeName(),
+		Version: release, Commit: buildInfo().Commit, Go: buildInfo().Go,
+		ABI: fmt.Sprintf("%d.%d", abi.Major, abi.Minor),
+	})
+	i.servers = &servers{log: i.log}
+	open := i.openEngine
+	if i.cfg.Node.Role == config.RoleRouter {
+		open = i.openRouter
+	}
+	if err := open(ctx); err != nil {
+		return err
+	}
+	if err := i.openAdmin(); err != nil {
+		return err
+	}
+	i.ready.Store(true)
+	i.metrics.SetReady(true)
+	return i.announce(s)
+}
+
+func metricsModel(cfg *config.Config) string {
+	if len(cfg.Model.ServedNames) > 0 {
+		return cfg.Model.ServedNames[0]
+	}
+	return modelName(cfg.Model.Path)
+}
+
+// openEngine loads the model, starts the engine and serves it.
+func (i *instance) openEngine(ctx context.Context) error {
+	var err error
+	if i.model, err = loadModel(i.cfg); err != nil {
+		return err
+	}
+	observer := &observer{metrics: i.metrics, log: i.log}
+	if i.policies, err = openPolicies(ctx, i.cfg, observer); err != nil {
+		return err
+	}
+	listener, address, err := i.servers.listenInternal(i.cfg.Listen.Internal)
+	if err != nil {
+		return err
+	}
+	watch := &watch{metrics: i.metrics, policy: observer.name}
+	s := setup{cfg: i.cfg, role: i.cfg.Node.Role, model: i.model.model, context: i.model.api.Context,
+		policies: i.policies, watch: watch, address: address, log: i.log}
+	if i.engine, err = s.start(ctx); err != nil {
+		return err
+	}
+	if i.engine.receiver != nil {
+		watch.leases = i.engine.receiver.Leases
+	}
+	i.metrics.SetCapacity(i.engine.store.Pages(), i.cfg.KVCache.PageSize, i.cfg.KVCache.DType)
+	server := i.server(api.Options{
+		Model:  func() (*api.Model, *openai.Error) { return i.model.api, nil },
+		Source: i.engine.engine, Handoff: i.engine.engine, Identity: i.identity,
+		Policy: observer.name,
+	})
+	if listener != nil {
+		mux := transfer.NewMux(listener, i.engine.receiver)
+		i.servers.serve(mux.HTTP(), server, server.Internal())
+	}
+	return i.servers.open(i.cfg.Listen.API, server, server.API())
+}
+
+// server completes what every role's server has.
+func (i *instance) server(o api.Options) *api.Server {
+	c := i.cfg.API
+	o.Metrics, o.Seed, o.Log = i.metrics.Handler(), randomSeed, i.log
+	o.MaxBody, o.MaxStop, o.MaxConnections = int64(c.MaxBody), c.MaxStop, c.MaxConnections
+	o.RequestTimeout, o.WriteTimeout = c.RequestTimeout, c.WriteTimeout
+	o.KeepAlive, o.Watch = c.SSEKeepalive, httpWatch{i.metrics}
+	ready := o.Ready
+	o.Ready = func() *openai.Error {
+		if !i.ready.Load() {
+			return openai.Errorf(openai.CodeModelLoading, "", "the instance is starting or stopping")
+		}
+		if ready != nil {
+			return ready()
+		}
+		return nil
+	}
+	return api.New(o)
+}
+
+// identity is what the instance tells routers.
+func (i *instance) identity() openai.Instance {
+	const patience = time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	who := openai.Instance{
+		Name: i.cfg.NodeName(), Role: string(i.cfg.Node.Role), Models: i.model.api.Names,
+		Context: i.model.api.Context, Defaults: i.model.api.Defaults,
+		Compat: i.engine.compat.Digest(), Parts: parts(i.engine.compat),
+		Fingerprint: i.model.api.Fingerprint,
+	}
+	if stats, _, err := i.engine.engine.Stats(ctx); err == nil {
+		in := stats.States
+		who.Waiting = in[scheduler.Waiting] + in[scheduler.Prepared] + in[scheduler.Receiving]
+		who.Running = in[scheduler.Prefilling] + in[scheduler.Decoding]
+	}
+	return who
+}
+
+// openAdmin serves the operator's listener.
+func (i *instance) openAdmin() error {
+	address, err := i.cfg.AdminAddress()
+	if err != nil || address == "" {
+		return err
+	}
+	o := admin.Options{Reload: i.reload, Log: i.log, Limits: policyLimits(i.cfg)}
+	if i.policies != nil {
+		o.Policies = i.policies.Host
+		o.Named = i.namedPolicy
+	}
+	return i.servers.openAdmin(address, admin.Handler(o))
+}
+
+// close stops listening, ends what runs and releases what is held, in this order.
+func (i *instance) close() {
+	i.ready.Store(false)
+	if i.servers != nil {
+		i.servers.close()
+	}
+	if i.engine != nil {
+		i.engine.close()
+	}
+	if i.policies != nil {
+		_ = i.policies.Close() // Nothing decides any more.
+	}
+	if i.model != nil {
+		i.model.close(context.Background(), i.log)
+	}
+}
+
+// untilEOF waits for the end of in: whoever started this process has gone.
+func untilEOF(in any) error {
+	var b [1]byte
+	for {
+		if _, err := in.(*os.File).Read(b[:]); err != nil {
+			return context.Canceled
+		}
+	}
+}

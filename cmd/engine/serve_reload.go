@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/kvrelay/engine/host/admin"
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/plugins"
+)
+
+// reloads counts the configurations that were applied, one at a time.
+type reloads struct {
+	mu         sync.Mutex
+	generation int
+}
+
+// namedPolicy finds a policy by the names of the running configuration.
+func (i *instance) namedPolicy(name string) (plugins.Spec, error) {
+	i.reloads.mu.Lock()
+	defer i.reloads.mu.Unlock()
+	return namedPolicy(i.cfg, name)
+}
+
+// reload reads the file again and applies what a running instance can take. A file with a problem
+// changes nothing, and neither does a policy that does not load.
+func (i *instance) reload(ctx context.Context) (admin.Reloaded, error) {
+	i.reloads.mu.Lock()
+	defer i.reloads.mu.Unlock()
+	after, problems := config.Load(i.file)
+	if config.Failed(problems) {
+		var text bytes.Buffer
+		config.Report(&text, problems)
+		i.log.Error("reload refused: the file has problems", "file", i.file)
+		return admin.Reloaded{Problems: text.String(), Generation: i.reloads.generation}, nil
+	}
+	changes := config.Diff(i.cfg, after)
+	// What does not load must change nothing: the policy goes first.
+	if err := i.reloadPolicy(ctx, changes, after); err != nil {
+		return admin.Reloaded{}, err
+	}
+	if err := i.reloadNumbers(ctx, changes, after); err != nil {
+		return admin.Reloaded{}, err
+	}
+	result := admin.Reloaded{}
+	for _, c := range changes {
+		change := admin.Change{Key: c.Key, Old: c.Old, New: c.New, Note: "needs a restart"}
+		if i.takes(c) {
+			change.Applied, change.Note = true, "applied"
+		}
+		result.Changes = append(result.Changes, change)
+	}
+	i.keep(changes, after)
+	i.reloads.generation++
+	result.Generation = i.reloads.generation
+	i.log.Info("reloaded", "changes", len(changes), "generation", result.Generation)
+	return result, nil
+}
+
+// takes reports whether this instance applies a change while it runs.
+func (i *instance) takes(c config.Change) bool {
+	if !c.Reloadable {
+		return false
+	}
+	router := strings.HasPrefix(c.Key, "router.")
+	return router == (i.cfg.Node.Role == config.RoleRouter) && !router ||
+		c.Key == "telemetry.log_level"
+}
+
+// changed reports whether a key, or one below a table, is among the changes.
+func changed(changes []config.Change, prefix string) bool {
+	return slices.ContainsFunc(changes, func(c config.Change) bool {
+		return c.Key == prefix || strings.HasPrefix(c.Key, prefix+".")
+	})
+}
+
+// reloadPolicy loads and activates the policy if the file changed anything about it.
+func (i *instance) reloadPolicy(ctx context.Context, changes []config.Change, after *config.Config) error {
+	active := after.Policy.Active
+	if i.policies == nil || !changed(changes, "policy") && !changed(changes, "policies."+active) {
+		return nil
+	}
+	return i.policies.activate(ctx, after, active)
+}
+
+// reloadNumbers applies what the engine and the transfer take between two steps.
+func (i *instance) reloadNumbers(ctx context.Context, changes []config.Change, after *config.Config) error {
+	if i.engine != nil && changed(changes, "scheduler") {
+		if err := i.engine.engine.SetLimits(ctx, limits(after)); err != nil {
+			return fmt.Errorf("apply [scheduler]: %w", err)
+		}
+	}
+	if i.engine != nil && i.engine.sender != nil {
+		i.engine.sender.SetRate(int64(after.Transfer.MaxRate))
+		if err := i.engine.sender.SetPeers(after.Transfer.Peers); err != nil {
+			return fmt.Errorf("apply transfer.peers: %w", err)
+		}
+	}
+	i.level.Set(logLevel(after))
+	return nil
+}
+
+// keep makes the new configuration the running one, except for what needs a restart: that is told
+// again at the next reload.
+func (i *instance) keep(changes []config.Change, after *config.Config) {
+	if slices.ContainsFunc(changes, func(c config.Change) bool { return !i.takes(c) }) {
+		running := *i.cfg
+		running.Policy, running.Policies = after.Policy, after.Policies
+		running.Scheduler = after.Scheduler
+		running.Transfer.Peers, running.Transfer.MaxRate = after.Transfer.Peers, after.Transfer.MaxRate
+		running.Telemetry.LogLevel = after.Telemetry.LogLevel
+		after = &running
+	}
+	i.cfg = after
+}
+
+// logReload says in the log what a reload did that nobody waits for.
+func (i *instance) logReload(r admin.Reloaded, err error) {
+	if err != nil {
+		i.log.Error("reload failed; the running configuration stays", "error", err)
+		return
+	}
+	if r.Problems != "" {
+		i.log.Error("reload refused; the running configuration stays", "problems", r.Problems)
+	}
+	for _, c := range r.Changes {
+		i.log.Info("reload", "key", c.Key, "old", c.Old, "new", c.New, "result", c.Note)
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/kvrelay/engine/host/api"
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/router"
+)
+
+// openRouter serves the API in front of other instances.
+func (i *instance) openRouter(ctx context.Context) error {
+	c := i.cfg.Router
+	r, err := router.New(router.Options{
+		Prefill: endpoints(c.Prefill), Decode: endpoints(c.Decode), Retries: c.Retries,
+		ConnectTimeout: c.ConnectTimeout, HealthInterval: c.HealthInterval,
+		Watch: routerWatch{i.metrics}, Log: i.log,
+	})
+	if err != nil {
+		return err
+	}
+	go r.Run(ctx)
+	models := &routerModels{cfg: i.cfg, router: r}
+	server := i.server(api.Options{Model: models.get, Source: r, Ready: r.Ready,
+		Identity: func() openai.Instance {
+			return openai.Instance{Name: i.cfg.NodeName(), Role: string(config.RoleRouter)}
+		}})
+	listener, _, err := i.servers.listenInternal(i.cfg.Listen.Internal)
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		i.servers.serve(listener, server, server.Health())
+	}
+	return i.servers.open(i.cfg.Listen.API, server, server.API())
+}
+
+func endpoints(list []config.Instance) []router.Endpoint {
+	out := make([]router.Endpoint, len(list))
+	for i, instance := range list {
+		out[i] = router.Endpoint{Name: instance.Name, URL: instance.URL}
+	}
+	return out
+}
+
+// routerModels makes the API's model from what the router's instances told, once for each model.
+type routerModels struct {
+	cfg    *config.Config
+	router *router.Router
+
+	mu   sync.Mutex
+	from *router.Model
+	made *api.Model
+}
+
+// get returns the model that the instances serve now.
+func (m *routerModels) get() (*api.Model, *openai.Error) {
+	from, fault := m.router.Model()
+	if fault != nil {
+		return nil, fault
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.from == from {
+		return m.made, nil
+	}
+	who := from.Instance
+	made := &api.Model{Names: who.Models, Context: who.Context, Created: from.Met,
+		Fingerprint: who.Fingerprint, Tokenizer: from.Tokenizer, Defaults: who.Defaults,
+		Files: from.Files}
+	if len(m.cfg.Model.ServedNames) > 0 {
+		made.Names = m.cfg.Model.ServedNames
+	}
+	made.Template, made.TemplateError = chatTemplate(m.cfg, from.Tokenizer)
+	m.from, m.made = from, made
+	return made, nil
+}
+
+// announce says what serves where, and how to try it.
+func (i *instance) announce(s streams) error {
+	file := i.file
+	if file == "" {
+		file = "defaults"
+	}
+	fmt.Fprintf(s.out, "engine %s (%s) · %s\n", release, buildInfo().Commit, file)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(s.out, "  %-10s "+format+"\n", append([]any{name}, args...)...)
+	}
+	line("node", "%s · %s", i.cfg.NodeName(), i.cfg.Node.Role)
+	if i.model != nil {
+		line("model", "%s   ready in %.1f s · %s", i.model.api.Names[0], i.model.took.Seconds(),
+			i.model.device.Name())
+		line("kv", "%s", describePool(i.cfg, i.engine.store.Pages(), i.model.api.Context))
+		status, _ := i.policies.Active()
+		line("policy", "%s  %s · fallback native fcfs", i.policies.observer.name(),
+			status.Digest[:min(7, len(status.Digest))])
+	}
+	if i.servers.api != "" {
+		line("api", "http://%s/v1        metrics /metrics", i.servers.api)
+	}
+	if i.servers.admin != "" {
+		line("admin", "%s", i.servers.admin)
+	}
+	if i.servers.internal != "" {
+		line("internal", "%s", i.servers.internal)
+	}
+	if i.servers.api == "" {
+		_, err := fmt.Fprintln(s.out, "ready.")
+		return err
+	}
+	name := "MODEL"
+	if i.model != nil {
+		name = i.model.api.Names[0]
+	}
+	_, err := fmt.Fprintf(s.out, "ready. Try:  curl http://%s/v1/chat/completions "+
+		"-H 'Content-Type: application/json' \\\n             "+
+		`-d '{"model":%q,"messages":[{"role":"user","content":"hi"}]}'`+"\n", i.servers.api, name)
+	return err
+}

@@ -1,0 +1,216 @@
+// Package admin is the HTTP face for the operator: policies and reload. It is served on a unix
+// socket that only the owner can open, or on loopback; never on the listeners of applications.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+
+	"github.com/kvrelay/engine/plugins"
+)
+
+// MaxBody bounds a request: a module at its limit, in base64, and its settings.
+const MaxBody = 16 << 20
+
+// Policies is what the routes need of a plugins.Host.
+type Policies interface {
+	Load(ctx context.Context, s plugins.Spec) (plugins.Status, error)
+	Activate(name string) (plugins.Swap, error)
+	Rollback() (plugins.Swap, error)
+	List() []plugins.Status
+}
+
+// Options are what the routes act on.
+type Options struct {
+	// Policies is nil on an instance that runs none, such as a router.
+	Policies Policies
+	// Named finds a module that the instance knows by name: a built-in one or one of its file.
+	Named func(name string) (plugins.Spec, error)
+	// Limits are those that a module given by its bytes gets.
+	Limits plugins.Limits
+	// Reload reads the configuration again and applies what it can.
+	Reload func(ctx context.Context) (Reloaded, error)
+	Log    *slog.Logger
+}
+
+// Load asks for a module: by its bytes, or by a name that the instance knows when Wasm is empty.
+type Load struct {
+	Name     string          `json:"name"`
+	Wasm     []byte          `json:"wasm,omitempty"`
+	Config   json.RawMessage `json:"config,omitempty"`
+	Activate bool            `json:"activate"`
+}
+
+// Loaded answers a Load. Swap is nil when it was not activated.
+type Loaded struct {
+	Status plugins.Status `json:"status"`
+	Swap   *plugins.Swap  `json:"swap,omitempty"`
+}
+
+// Rollback asks for the policy before, or for one by name.
+type Rollback struct {
+	To string `json:"to"`
+}
+
+// Change is one key that differs from the running configuration.
+type Change struct {
+	Key     string `json:"key"`
+	Old     string `json:"old"`
+	New     string `json:"new"`
+	Applied bool   `json:"applied"`
+	Note    string `json:"note"`
+}
+
+// Reloaded says what a reload did. Problems is the text of what is wrong with the file, which then
+// changed nothing.
+type Reloaded struct {
+	Changes    []Change `json:"changes"`
+	Generation int      `json:"generation"`
+	Problems   string   `json:"problems,omitempty"`
+}
+
+// Failure is the answer of every call that did not succeed.
+type Failure struct {
+	Error string `json:"error"`
+}
+
+// Handler serves the routes.
+func Handler(o Options) http.Handler {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &server{o}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /policies", answer(s.list))
+	mux.HandleFunc("POST /policies/load", answer(s.load))
+	mux.HandleFunc("POST /policies/rollback", answer(s.rollback))
+	mux.HandleFunc("POST /reload", answer(s.reload))
+	return mux
+}
+
+type server struct{ options Options }
+
+// errNoPolicies: a router decides nothing.
+var errNoPolicies = errors.New("this instance runs no policies: a router only forwards")
+
+// answer turns a function into a handler: bounded body in, JSON out. Requests that a page in a
+// browser makes are refused, for loopback is open to those.
+func answer[T any](f func(ctx context.Context, body []byte) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Origin") != "" {
+			write(w, http.StatusForbidden, Failure{"requests from a web page are refused"})
+			return
+		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+		if err != nil {
+			write(w, http.StatusBadRequest, Failure{"read the request: " + err.Error()})
+			return
+		}
+		value, err := f(r.Context(), body)
+		if err != nil {
+			write(w, http.StatusBadRequest, Failure{err.Error()})
+			return
+		}
+		write(w, http.StatusOK, value)
+	}
+}
+
+func write(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // An operator who is gone notices nothing.
+}
+
+func (s *server) list(context.Context, []byte) ([]plugins.Status, error) {
+	if s.options.Policies == nil {
+		return nil, errNoPolicies
+	}
+	return s.options.Policies.List(), nil
+}
+
+// load brings a module in and, if asked, lets it decide from the next step on.
+func (s *server) load(ctx context.Context, body []byte) (Loaded, error) {
+	if s.options.Policies == nil {
+		return Loaded{}, errNoPolicies
+	}
+	var ask Load
+	if err := json.Unmarshal(body, &ask); err != nil {
+		return Loaded{}, errors.New("the request is not understood: " + err.Error())
+	}
+	spec := plugins.Spec{Name: ask.Name, Wasm: ask.Wasm, Limits: s.options.Limits}
+	if len(ask.Wasm) == 0 {
+		var err error
+		if spec, err = s.options.Named(ask.Name); err != nil {
+			return Loaded{}, err
+		}
+	}
+	if len(ask.Config) > 0 {
+		spec.Config = ask.Config
+	}
+	status, err := s.options.Policies.Load(ctx, spec)
+	if err != nil {
+		return Loaded{}, err
+	}
+	s.options.Log.Info("policy loaded", "policy", status.Name, "version", status.Version,
+		"digest", status.Digest)
+	if !ask.Activate {
+		return Loaded{Status: status}, nil
+	}
+	swap, err := s.options.Policies.Activate(status.Name)
+	if err != nil {
+		return Loaded{}, err
+	}
+	s.logSwap(swap)
+	return Loaded{Status: status, Swap: &swap}, nil
+}
+
+func (s *server) logSwap(swap plugins.Swap) {
+	s.options.Log.Info("policy active", "policy", swap.To, "before", swap.From, "step", swap.Step,
+		"pause", swap.Pause.String())
+}
+
+// rollback makes the policy before, or a named one, active.
+func (s *server) rollback(ctx context.Context, body []byte) (plugins.Swap, error) {
+	if s.options.Policies == nil {
+		return plugins.Swap{}, errNoPolicies
+	}
+	var ask Rollback
+	if err := json.Unmarshal(body, &ask); err != nil {
+		return plugins.Swap{}, errors.New("the request is not understood: " + err.Error())
+	}
+	var swap plugins.Swap
+	var err error
+	if ask.To == "" {
+		swap, err = s.options.Policies.Rollback()
+	} else {
+		swap, err = s.activateNamed(ctx, ask.To)
+	}
+	if err == nil {
+		s.logSwap(swap)
+	}
+	return swap, err
+}
+
+// activateNamed activates what is loaded under a name, or loads what the instance knows by it.
+func (s *server) activateNamed(ctx context.Context, name string) (plugins.Swap, error) {
+	swap, err := s.options.Policies.Activate(name)
+	if err == nil {
+		return swap, nil
+	}
+	spec, unknown := s.options.Named(name)
+	if unknown != nil {
+		return plugins.Swap{}, err
+	}
+	if _, err := s.options.Policies.Load(ctx, spec); err != nil {
+		return plugins.Swap{}, err
+	}
+	return s.options.Policies.Activate(name)
+}
+
+func (s *server) reload(ctx context.Context, _ []byte) (Reloaded, error) {
+	return s.options.Reload(ctx)
+}
