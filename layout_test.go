@@ -79,7 +79,7 @@ var layout = []row{
 	},
 	{
 		pkg:     "host/api",
-		imports: "host/generation host/metrics host/openai host/tokenizer",
+		imports: "host/generation host/metrics host/openai host/sample host/tokenizer",
 		outside: "net net/http",
 	},
 	{pkg: "host/admin", imports: "host/engine plugins", outside: "net net/http"},

@@ -77,11 +77,11 @@ func TestHostileFiles(t *testing.T) {
 			t.Errorf("%.20q: %d bytes of report", text, out.Len())
 		}
 	}
-	many := ""
+	var many strings.Builder
 	for i := range 1000 {
-		many += fmt.Sprintf("key%d = 1\n", i)
+		many.WriteString(fmt.Sprintf("key%d = 1\n", i))
 	}
-	_, problems := parse("engine.toml", many)
+	_, problems := parse("engine.toml", many.String())
 	var out bytes.Buffer
 	Report(&out, problems)
 	if !strings.HasSuffix(out.String(), "… and 950 more\n1000 problems in engine.toml\n") {
