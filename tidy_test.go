@@ -19,6 +19,7 @@ import (
 const (
 	maxFuncLines = 70
 	maxFileLines = 500
+	maxCommand   = 150 // lines of a file with a subcommand: it parses flags and calls
 	maxColumns   = 100
 	maxParams    = 5
 	maxMethods   = 4
@@ -89,8 +90,13 @@ func TestTidy(t *testing.T) {
 func tidyLines(t *testing.T, file string, source []byte) {
 	t.Helper()
 	lines := strings.Split(strings.TrimRight(string(source), "\n"), "\n")
-	if len(lines) > maxFileLines {
-		t.Errorf("%s: %d lines, limit %d", file, len(lines), maxFileLines)
+	most := maxFileLines
+	if bytes.Contains(source, []byte("\t\"github.com/spf13/cobra\"\n")) &&
+		!strings.HasSuffix(file, "_test.go") {
+		most = maxCommand
+	}
+	if len(lines) > most {
+		t.Errorf("%s: %d lines, limit %d", file, len(lines), most)
 	}
 	for i, line := range lines {
 		if strings.HasPrefix(line, "//go:") {
