@@ -696,10 +696,11 @@ typedef struct {
     uint64_t id;
 } pol_key;
 
+/* pol_before is written without branches: fuel is charged for both sides of one. */
 static inline int pol_before(const pol_key *a, const pol_key *b) {
-    if (a->first != b->first) return a->first < b->first;
-    if (a->second != b->second) return a->second < b->second;
-    return a->id < b->id;
+    return (a->first < b->first) |
+           ((a->first == b->first) &
+            ((a->second < b->second) | ((a->second == b->second) & (a->id < b->id))));
 }
 
 /* pol_key_of says whether a record belongs into an order (1 or 0), and where. */
@@ -757,31 +758,41 @@ static inline void pol_order_move_(pol_order *o, uint32_t slot, int in, const po
     o->len++;
 }
 
+/* pol_order_merge_ merges [a, mid) and [mid, end) into `to`. */
+static inline void pol_order_merge_(const pol_key *keys, const uint32_t *a, const uint32_t *mid, const uint32_t *end,
+                                    uint32_t *to) {
+    const uint32_t *b = mid;
+    if (b < end && pol_before(&keys[*b], &keys[mid[-1]])) { /* else they are in order as they stand */
+        while (a < mid && b < end) {
+            uint32_t x = *a, y = *b, second = (uint32_t)pol_before(&keys[y], &keys[x]);
+            *to++ = second ? y : x;
+            a += 1 - second;
+            b += second;
+        }
+    }
+    __builtin_memcpy(to, a, (size_t)(mid - a) * 4);
+    __builtin_memcpy(to + (mid - a), b, (size_t)(end - b) * 4);
+}
+
 /* pol_order_sort_ sorts slots by their keys: runs of 8 by insertion, then merged. */
 static inline void pol_order_sort_(const pol_order *o, uint32_t *slots, uint32_t n) {
+    const pol_key *keys = o->keys;
     uint32_t *from = slots, *to = o->scratch_;
-    for (uint32_t start = 0; start < n; start += 8) {
-        uint32_t end = start + 8 < n ? start + 8 : n;
-        for (uint32_t i = start + 1; i < end; i++) {
-            uint32_t slot = slots[i], j = i;
-            for (; j > start && pol_before(&o->keys[slot], &o->keys[slots[j - 1]]); j--) slots[j] = slots[j - 1];
-            slots[j] = slot;
-        }
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t slot = slots[i], j = i, start = i & ~7u;
+        for (; j > start && pol_before(&keys[slot], &keys[slots[j - 1]]); j--) slots[j] = slots[j - 1];
+        slots[j] = slot;
     }
     for (uint32_t width = 8; width < n; width *= 2) {
         for (uint32_t start = 0; start < n; start += 2 * width) {
-            uint32_t a = start, mid = start + width < n ? start + width : n;
-            uint32_t b = mid, end = mid + width < n ? mid + width : n;
-            for (uint32_t k = start; k < end; k++) {
-                if (a < mid && (b == end || pol_before(&o->keys[from[a]], &o->keys[from[b]]))) to[k] = from[a++];
-                else to[k] = from[b++];
-            }
+            uint32_t mid = start + width < n ? start + width : n, end = mid + width < n ? mid + width : n;
+            pol_order_merge_(keys, from + start, from + mid, from + end, to + start);
         }
         uint32_t *swap = from;
         from = to;
         to = swap;
     }
-    if (from != slots) __builtin_memmove(slots, from, (size_t)n * 4);
+    if (from != slots) __builtin_memcpy(slots, from, (size_t)n * 4);
 }
 
 /* pol_order_bulk_ does many moves at once: drop all that moved, sort those that stay in, merge. */
@@ -798,11 +809,14 @@ static inline void pol_order_bulk_(pol_order *o, const pol_step *step, uint32_t 
     }
     pol_order_sort_(o, o->moved, added);
     o->len = kept + added;
-    for (uint32_t end = o->len; added > 0; end--) {
-        if (kept > 0 && pol_before(&o->keys[o->moved[added - 1]], &o->keys[o->slots[kept - 1]]))
-            o->slots[end - 1] = o->slots[--kept];
-        else o->slots[end - 1] = o->moved[--added];
+    while (kept > 0 && added > 0) {
+        uint32_t x = o->slots[kept - 1], y = o->moved[added - 1];
+        uint32_t old = (uint32_t)pol_before(&o->keys[y], &o->keys[x]);
+        o->slots[kept + added - 1] = old ? x : y;
+        kept -= old;
+        added -= 1 - old;
     }
+    __builtin_memcpy(o->slots, o->moved, (size_t)added * 4);
 }
 
 /* pol_order_update follows the changed list. Once a step, first thing. 0, or an error code. */

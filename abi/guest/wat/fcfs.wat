@@ -53,12 +53,6 @@
       (then (i64.lt_u (i64.load (local.get $a)) (i64.load (local.get $b))))
       (else (i64.lt_s (i64.load offset=8 (local.get $a)) (i64.load offset=8 (local.get $b))))))
 
-  ;; Has the record prompt to compute? live (1) and not decoding (4), remaining_prefill (44) not 0.
-  (func $prefills (param $r i32) (result i32)
-    (i32.and
-      (i32.eq (i32.and (i32.load offset=32 (local.get $r)) (i32.const 5)) (i32.const 1))
-      (i32.ne (i32.load offset=44 (local.get $r)) (i32.const 0))))
-
   (func $min (param $a i32) (param $b i32) (result i32)
     (select (local.get $a) (local.get $b) (i32.lt_u (local.get $a) (local.get $b))))
 
@@ -67,40 +61,56 @@
     (i32.add (i32.load offset=32 (local.get $h))
              (i32.mul (local.get $slot) (i32.load offset=28 (local.get $h)))))
 
-  ;; Writes the slots of the earliest requests, in order, into the decisions; returns how many. At
-  ;; most 64, so that the worst case fits into a step's fuel.
+  ;; The address of decision $i: decisions_ptr (96) + 16 * $i.
+  (func $entry (param $h i32) (param $i i32) (result i32)
+    (i32.add (i32.load offset=96 (local.get $h)) (i32.shl (local.get $i) (i32.const 4))))
+
+  ;; Puts a slot, whose record is at $r, in its place among the $n decisions.
+  (func $insert (param $h i32) (param $slot i32) (param $r i32) (param $n i32)
+    (local $low i32) (local $high i32) (local $mid i32)
+    (local.set $high (local.get $n))
+    (block $found
+      (loop $halve
+        (br_if $found (i32.ge_u (local.get $low) (local.get $high)))
+        (local.set $mid (i32.shr_u (i32.add (local.get $low) (local.get $high)) (i32.const 1)))
+        (if (call $before (local.get $r)
+              (call $record (local.get $h) (i32.load (call $entry (local.get $h) (local.get $mid)))))
+          (then (local.set $high (local.get $mid)))
+          (else (local.set $low (i32.add (local.get $mid) (i32.const 1)))))
+        (br $halve)))
+    (memory.copy
+      (call $entry (local.get $h) (i32.add (local.get $low) (i32.const 1)))
+      (call $entry (local.get $h) (local.get $low))
+      (i32.shl (i32.sub (local.get $n) (local.get $low)) (i32.const 4)))
+    (i32.store (call $entry (local.get $h) (local.get $low)) (local.get $slot)))
+
+  ;; Writes the slots of the earliest requests, in order, into the decisions; returns how many: at
+  ;; most 16. Fuel is charged for what a turn of a loop may cost, so what is rare stands in a function
+  ;; of its own; thousands of waiting requests then fit into a step's fuel.
   (func $choose (param $h i32) (result i32)
-    (local $n i32) (local $cap i32) (local $slot i32) (local $r i32) (local $out i32) (local $at i32)
-    (local.set $cap (call $min (i32.const 64) (i32.load offset=92 (local.get $h)))) ;; decisions_cap
-    (local.set $out (i32.load offset=96 (local.get $h))) ;; decisions_ptr
-    (if (i32.eqz (local.get $cap)) (then (return (i32.const 0))))
+    (local $n i32) (local $most i32) (local $slot i32) (local $r i32) (local $last i32)
+    (local.set $most (call $min (i32.const 16) (i32.load offset=92 (local.get $h)))) ;; decisions_cap
+    (if (i32.eqz (local.get $most)) (then (return (i32.const 0))))
+    (local.set $r (i32.load offset=32 (local.get $h)))
     (block $done
       (loop $each
         (br_if $done (i32.ge_u (local.get $slot) (i32.load offset=24 (local.get $h)))) ;; n_slots
-        (local.set $r (call $record (local.get $h) (local.get $slot)))
         (block $next
-          (br_if $next (i32.eqz (call $prefills (local.get $r))))
+          ;; With prompt to compute? live (1), not decoding (4), remaining_prefill (44) not 0.
+          (br_if $next
+            (i32.ne (i32.and (i32.load offset=32 (local.get $r)) (i32.const 5)) (i32.const 1)))
+          (br_if $next (i32.eqz (i32.load offset=44 (local.get $r))))
           ;; Full: the last one goes, unless it comes first.
-          (if (i32.eq (local.get $n) (local.get $cap))
+          (if (i32.eq (local.get $n) (local.get $most))
             (then
-              (br_if $next (i32.eqz (call $before (local.get $r)
-                (call $record (local.get $h)
-                  (i32.load (i32.add (local.get $out)
-                    (i32.shl (i32.sub (local.get $n) (i32.const 1)) (i32.const 4))))))))
+              (br_if $next (i32.eqz (call $before (local.get $r) (local.get $last))))
               (local.set $n (i32.sub (local.get $n) (i32.const 1)))))
-          ;; Shift later ones back, from the end.
-          (local.set $at (i32.add (local.get $out) (i32.shl (local.get $n) (i32.const 4))))
-          (block $found
-            (loop $shift
-              (br_if $found (i32.eq (local.get $at) (local.get $out)))
-              (br_if $found (i32.eqz (call $before (local.get $r)
-                (call $record (local.get $h) (i32.load (i32.sub (local.get $at) (i32.const 16)))))))
-              (i32.store (local.get $at) (i32.load (i32.sub (local.get $at) (i32.const 16))))
-              (local.set $at (i32.sub (local.get $at) (i32.const 16)))
-              (br $shift)))
-          (i32.store (local.get $at) (local.get $slot))
+          (call $insert (local.get $h) (local.get $slot) (local.get $r) (local.get $n))
+          (local.set $last
+            (call $record (local.get $h) (i32.load (call $entry (local.get $h) (local.get $n)))))
           (local.set $n (i32.add (local.get $n) (i32.const 1))))
         (local.set $slot (i32.add (local.get $slot) (i32.const 1)))
+        (local.set $r (i32.add (local.get $r) (i32.load offset=28 (local.get $h)))) ;; record_stride
         (br $each)))
     (local.get $n))
 

@@ -14,13 +14,14 @@ struct SjfAging {
 }
 
 impl SjfAging {
-    /// The rank in millionths of a token, with arrival in microseconds: no rounding of the rate.
+    /// The rank in thousandths of a token, with the arrival in milliseconds: no rounding of the rate,
+    /// and no overflow before the clock's own.
     fn key(aging: i64, r: &Record) -> Option<Key> {
         if !r.prefills() {
             return None;
         }
-        let size = i64::from(r.remaining_prefill) * 1_000_000;
-        let first = size.saturating_add(aging.saturating_mul(r.arrival_ns / 1000));
+        let size = i64::from(r.remaining_prefill) * 1000;
+        let first = size.wrapping_add(aging.wrapping_mul(r.arrival_ns / 1_000_000));
         Some(Key { first, second: 0, id: r.id })
     }
 }

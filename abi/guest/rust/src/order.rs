@@ -1,15 +1,39 @@
 //! An order of slots that follows the changed list.
 
+use core::cmp::Ordering;
+
 use crate::abi;
 use crate::memory::take;
 use crate::{Error, Record, Step};
 
 /// Orders requests: by first, then second, then id, all ascending. Ids are unique, so no two are equal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Key {
     pub first: i64,
     pub second: i64,
     pub id: u64,
+}
+
+impl Key {
+    /// Written without branches: fuel is charged for both sides of one.
+    pub fn before(&self, other: &Key) -> bool {
+        (self.first < other.first)
+            | ((self.first == other.first)
+                & ((self.second < other.second)
+                    | ((self.second == other.second) & (self.id < other.id))))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        (self.first, self.second, self.id).cmp(&(other.first, other.second, other.id))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// Keeps slots in order from step to step: a step costs what changed, not what waits.
@@ -22,6 +46,7 @@ pub struct Order {
     keys: &'static mut [Key],   // By slot, of those that are in.
     inside: &'static mut [bool], // By slot.
     moved: &'static mut [u32],  // Slots that leave, enter or change place.
+    scratch: &'static mut [u32],
 }
 
 /// Up to this many moves are done one by one; more are sorted and merged.
@@ -38,6 +63,7 @@ impl Order {
             keys: take(slots).ok_or(NONE)?,
             inside: take(slots).ok_or(NONE)?,
             moved: take(slots).ok_or(NONE)?,
+            scratch: take(slots).ok_or(NONE)?,
         })
     }
 
@@ -83,7 +109,7 @@ impl Order {
 
     fn place(&self, key: &Key) -> usize {
         let keys = &self.keys;
-        self.slots[..self.len].partition_point(|&s| keys[s as usize] < *key)
+        self.slots[..self.len].partition_point(|&s| keys[s as usize].before(key))
     }
 
     /// Gives one slot its new place.
@@ -106,7 +132,7 @@ impl Order {
 
     /// Drops all n that moved, sorts those that stay in, merges them from the back.
     fn many(&mut self, n: usize, step: &Step, key_of: impl Fn(&Record) -> Option<Key>) {
-        let Order { slots, len, keys, inside, moved } = self;
+        let Order { slots, len, keys, inside, moved, scratch } = self;
         for &slot in &moved[..n] {
             inside[slot as usize] = false;
         }
@@ -127,20 +153,72 @@ impl Order {
                 added += 1;
             }
         }
-        moved[..added].sort_unstable_by(|&a, &b| keys[a as usize].cmp(&keys[b as usize]));
+        sort(keys, &mut moved[..added], &mut scratch[..added]);
         *len = kept + added;
-        for end in (0..*len).rev() {
-            let key = |slot: u32| keys[slot as usize];
-            if added == 0 {
-                break;
+        while kept > 0 && added > 0 {
+            let (x, y) = (slots[kept - 1], moved[added - 1]);
+            let old = key(keys, y).before(key(keys, x));
+            slots[kept + added - 1] = if old { x } else { y };
+            kept -= usize::from(old);
+            added -= usize::from(!old);
+        }
+        slots[..added].copy_from_slice(&moved[..added]);
+    }
+}
+
+/// The key of a slot that is in.
+fn key(keys: &[Key], slot: u32) -> &Key {
+    debug_assert!((slot as usize) < keys.len());
+    // update lets no slot in that is not below keys.len(). The check would be half of a comparison.
+    unsafe { keys.get_unchecked(slot as usize) }
+}
+
+/// Sorts slots by their keys: runs of 8 by insertion, then merged. scratch is as long as slots.
+fn sort(keys: &[Key], slots: &mut [u32], scratch: &mut [u32]) {
+    let n = slots.len();
+    for run in slots.chunks_mut(8) {
+        for i in 1..run.len() {
+            let slot = run[i];
+            let mut j = i;
+            while j > 0 && key(keys, slot).before(key(keys, run[j - 1])) {
+                run[j] = run[j - 1];
+                j -= 1;
             }
-            if kept > 0 && key(moved[added - 1]) < key(slots[kept - 1]) {
-                kept -= 1;
-                slots[end] = slots[kept];
-            } else {
-                added -= 1;
-                slots[end] = moved[added];
-            }
+            run[j] = slot;
         }
     }
+    let (mut from, mut to) = (slots, scratch);
+    let (mut width, mut swapped) = (8, false);
+    while width < n {
+        for (from, to) in from.chunks(2 * width).zip(to.chunks_mut(2 * width)) {
+            let (a, b) = from.split_at(width.min(from.len()));
+            merge(keys, a, b, to);
+        }
+        core::mem::swap(&mut from, &mut to);
+        swapped = !swapped;
+        width *= 2;
+    }
+    if swapped {
+        to.copy_from_slice(from);
+    }
+}
+
+/// Merges a and b into to, which is as long as both.
+fn merge(keys: &[Key], a: &[u32], b: &[u32], to: &mut [u32]) {
+    let (mut i, mut j) = (0, 0);
+    let apart = match (a.last(), b.first()) {
+        (Some(&x), Some(&y)) => key(keys, y).before(key(keys, x)),
+        _ => false,
+    };
+    // Otherwise they are in order as they stand.
+    while apart && i < a.len() && j < b.len() {
+        let (x, y) = (a[i], b[j]);
+        let second = key(keys, y).before(key(keys, x));
+        to[i + j] = if second { y } else { x };
+        i += usize::from(!second);
+        j += usize::from(second);
+    }
+    let rest = a.len() - i;
+    to[i + j..i + j + rest].copy_from_slice(&a[i..]);
+    to[i + j + rest..].copy_from_slice(&b[j..]);
 }
