@@ -96,8 +96,8 @@ type Kernels interface {
 }
 
 // NormArgs: y = x / sqrt(mean(x²) + Eps) * (Weight + WeightOffset), for Rows·Groups vectors of
-// length Dim. Row r starts at r*Stride of X and of Dst; its Groups vectors follow one another (QK-norm has one
-// group a head, everything else has 1). Dst may be X.
+// length Dim. Row r starts at r*Stride of X and of Dst; its Groups vectors follow one another
+// (QK-norm has one group a head, everything else has 1). Dst may be X.
 type NormArgs struct {
 	Dst, X, Weight Buffer
 	Rows, Dim      int
@@ -120,10 +120,9 @@ type MatMulArgs struct {
 }
 
 // RopeArgs: row r of QKV is [Heads*HeadDim | KVHeads*HeadDim | KVHeads*HeadDim] of queries, keys,
-// values. Queries and keys are rotated in place by Positions[r]: pairs (i, i+len(Freqs)) of a head, the
-// half-split form of the Hugging Face checkpoints; what lies beyond the rotated dimensions stays. Keys
-// and values then go to slot Slots[r] of Layer.
-// A slot is page*PageSize + offset.
+// values. Queries and keys are rotated in place by Positions[r]: pairs (i, i+len(Freqs)) of a head,
+// the half-split form of the Hugging Face checkpoints; what lies beyond the rotated dimensions
+// stays. Keys and values then go to slot Slots[r] of Layer. A slot is page*PageSize + offset.
 type RopeArgs struct {
 	QKV            Buffer
 	KV             KV
@@ -143,8 +142,8 @@ type Rope struct {
 }
 
 // AttentionArgs: causal attention. Query row r of sequence s stands at position Start + (r -
-// FirstRow) and sees keys [0, position], less those that Window and Sinks hide: with Window > 0 key k
-// is visible if k > position - Window or k < Sinks.
+// FirstRow) and sees keys [0, position], less those that Window and Sinks hide: with Window > 0 key
+// k is visible if k > position - Window or k < Sinks.
 type AttentionArgs struct {
 	Dst, QKV       Buffer // Dst [rows][Heads*HeadDim]; QKV as in RopeArgs
 	KV             KV
@@ -190,7 +189,8 @@ type KVShape struct {
 func (s KVShape) TokenBytes() int { return 2 * s.KVHeads * s.HeadDim * s.DType.Bytes() }
 
 // KVRange names slots [First, First+Count) of one page in one layer. Canonical layout: Count keys
-// [Count][KVHeads][HeadDim], then Count values of the same shape, little-endian, in the pool's DType.
+// [Count][KVHeads][HeadDim], then Count values of the same shape, little-endian, in the pool's
+// DType.
 type KVRange struct {
 	Layer, Page, First, Count int
 }

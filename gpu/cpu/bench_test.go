@@ -9,17 +9,17 @@ import (
 	"github.com/kvrelay/engine/gpu/cpu"
 )
 
-// BenchmarkMatMul times the products of a model of 135 million parameters, for a prompt and for a token.
+// BenchmarkMatMul times the products of a model of 135 million parameters, for a prompt and for a
+// token.
 func BenchmarkMatMul(b *testing.B) {
 	for _, isa := range []cpu.ISA{cpu.AVX2, cpu.Go} {
 		for _, threads := range []int{1, 2} {
 			for _, dtype := range []gpu.DType{gpu.F32, gpu.F16, gpu.BF16} {
 				for _, s := range [][3]int{{512, 960, 576}, {512, 3072, 576}, {512, 576, 1536},
 					{1, 3072, 576}, {4, 3072, 576}} {
-					name := fmt.Sprintf("%s/threads=%d/%v/%dx%dx%d", isa, threads, dtype, s[0], s[1], s[2])
-					b.Run(name, func(b *testing.B) {
-						benchmarkMatMul(b, cpu.Options{Threads: threads, ISA: isa}, dtype, s)
-					})
+					o := cpu.Options{Threads: threads, ISA: isa}
+					b.Run(fmt.Sprintf("%s/threads=%d/%v/%v", isa, threads, dtype, s),
+						func(b *testing.B) { benchmarkMatMul(b, o, dtype, s) })
 				}
 			}
 		}

@@ -12,7 +12,8 @@ import (
 // fits is an error when rows*width elements do not fit in a buffer.
 func fits(what string, b gpu.Buffer, rows, width int) error {
 	if rows < 0 || width < 0 || rows*width > b.Elements() {
-		return fmt.Errorf("%s: %d rows of %d do not fit in %d elements", what, rows, width, b.Elements())
+		return fmt.Errorf("%s: %d rows of %d do not fit in %d elements",
+			what, rows, width, b.Elements())
 	}
 	return nil
 }
@@ -182,7 +183,8 @@ func checkCopies(shape gpu.KVShape, copies []gpu.KVCopy) error {
 
 func checkRange(shape gpu.KVShape, r gpu.KVRange, data []byte) error {
 	if r.First < 0 || r.Count < 0 || r.First > shape.PageSize-r.Count {
-		return fmt.Errorf("slots [%d, %d) of a page of %d", r.First, r.First+r.Count, shape.PageSize)
+		return fmt.Errorf("slots [%d, %d) of a page of %d",
+			r.First, r.First+r.Count, shape.PageSize)
 	}
 	if len(data) != r.Count*shape.TokenBytes() {
 		return fmt.Errorf("%d bytes for %d slots of %d", len(data), r.Count, shape.TokenBytes())

@@ -57,7 +57,8 @@ func Open(o Options) (*Device, error) {
 		o.Threads = min(runtime.GOMAXPROCS(0), maxThreads)
 	}
 	if o.Threads < 0 || o.Threads > maxThreads {
-		return nil, fmt.Errorf("cpu device: %d threads; 1 to %d are possible", o.Threads, maxThreads)
+		return nil, fmt.Errorf("cpu device: %d threads; 1 to %d are possible",
+			o.Threads, maxThreads)
 	}
 	d := &Device{micro: m, pool: newPool(o.Threads)}
 	for range o.Threads {
@@ -79,7 +80,8 @@ func choose(isa ISA) (*micro, error) {
 		}
 		return nil, fmt.Errorf("cpu device: this processor lacks avx2, fma or f16c")
 	}
-	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q and %q", isa, AVX2, Go)
+	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q and %q",
+		isa, AVX2, Go)
 }
 
 // Name implements gpu.Device.

@@ -62,9 +62,10 @@ func geluTanh(x float32) float32 {
 	return x / (1 + exp32(-y))
 }
 
-// sincos gives the sine and cosine of a finite angle of at most about 10⁹. math.FMA is exact on every
-// machine, in hardware or not, and each product outside it stands in a conversion, so nothing is left
-// to the compiler. The polynomials are those of FreeBSD's msun (k_sin.c, k_cos.c) on [-π/4, π/4].
+// sincos gives the sine and cosine of a finite angle of at most about 10⁹. math.FMA is exact on
+// every machine, in hardware or not, and each product outside it stands in a conversion, so nothing
+// is left to the compiler. The polynomials are those of FreeBSD's msun (k_sin.c, k_cos.c) on [-π/4,
+// π/4].
 func sincos(angle float64) (sin, cos float64) {
 	const (
 		twoOverPi = 2 / math.Pi

@@ -12,8 +12,8 @@ func fma32(a, b, c float32) float32 {
 	return float32(s)
 }
 
-// delicate says whether rounding a sum first to float64 and now to float32 may differ from rounding it
-// once: only where s lies exactly between two neighbouring float32, because no sum is rounded
+// delicate says whether rounding a sum first to float64 and now to float32 may differ from rounding
+// it once: only where s lies exactly between two neighbouring float32, because no sum is rounded
 // across such a midpoint, and below 2^-125, where float32 has other midpoints.
 func delicate(s float64) bool {
 	const (
@@ -25,9 +25,9 @@ func delicate(s float64) bool {
 	return bits&dropped == midpoint || bits<<1 < smallest
 }
 
-// fmaOdd is fma32 without a shortcut. It rounds the sum to odd before it becomes a float32
-// (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using
-// rounding to odd", 2008): 53 bits are at least 24+2, so the second rounding sees on which side of a
+// fmaOdd is fma32 without a shortcut. It rounds the sum to odd before it becomes a float32 (Boldo
+// and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding
+// to odd", 2008): 53 bits are at least 24+2, so the second rounding sees on which side of a
 // midpoint the exact sum is.
 func fmaOdd(a, b, c float32) float32 {
 	p, q := float64(a)*float64(b), float64(c)

@@ -2,9 +2,9 @@ package cpu
 
 import "github.com/kvrelay/engine/gpu"
 
-// visible gives the columns [low, high) of the block at start that a query at position goes through:
-// from the first visible key on, up to the last. Some between may still be hidden. The range depends on
-// the position alone, never on the rows that share a tile.
+// visible gives the columns [low, high) of the block at start that a query at position goes
+// through: from the first visible key on, up to the last. Some between may still be hidden. The
+// range depends on the position alone, never on the rows that share a tile.
 func visible(a *gpu.AttentionArgs, position, start int) (low, high int) {
 	high = min(attentionBlock, position+1-start)
 	if a.Window > 0 && start >= a.Sinks {

@@ -6,9 +6,9 @@ import (
 	"github.com/kvrelay/engine/gpu"
 )
 
-// MatMul implements gpu.Kernels. A task is a few panels for some of the rows: its panels stay in the
-// second-level cache while tiles of rows pass over them. There is no blocking over k, so that an
-// output's chain is one chain.
+// MatMul implements gpu.Kernels. A task is a few panels for some of the rows: its panels stay in
+// the second-level cache while tiles of rows pass over them. There is no blocking over k, so that
+// an output's chain is one chain.
 func (d *Device) MatMul(a gpu.MatMulArgs) error {
 	if err := checkMatMul(a); err != nil {
 		return err

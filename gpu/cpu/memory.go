@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// hugeFrom is the size from which memory is asked for in huge pages: with small ones the misses in the
-// address translation cost a quarter of the bandwidth that decoding lives on.
+// hugeFrom is the size from which memory is asked for in huge pages: with small ones the misses in
+// the address translation cost a quarter of the bandwidth that decoding lives on.
 const hugeFrom = 4 << 20
 
 // memory is zeroed bytes, 64-byte aligned, that go back when the last reference to it is gone.

@@ -15,9 +15,9 @@ const tileRows = 6
 // widePanels is how many panels the one-row kernel takes at once.
 const widePanels = 4
 
-// tile is one call of a tile kernel: for each of its rows r and columns j,
-// c[r][j] = init[r][j] + Σ a[r][k]·b[k][j], a chain of FMAs with k ascending. Distances are in bytes;
-// asm/gen.go knows the offsets of the fields.
+// tile is one call of a tile kernel: for each of its rows r and columns j, c[r][j] = init[r][j] + Σ
+// a[r][k]·b[k][j], a chain of FMAs with k ascending. Distances are in bytes; asm/gen.go knows the
+// offsets of the fields.
 type tile struct {
 	k     int
 	a     unsafe.Pointer // float32

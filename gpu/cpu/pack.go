@@ -7,8 +7,8 @@ import (
 	"github.com/kvrelay/engine/gpu"
 )
 
-// matrix is a weight in panels of panelRows output rows, [panel][Cols][panelRows], in the type it was
-// stored in. The last panel is filled up with zeros.
+// matrix is a weight in panels of panelRows output rows, [panel][Cols][panelRows], in the type it
+// was stored in. The last panel is filled up with zeros.
 type matrix struct {
 	rows, cols int
 	dtype      gpu.DType

@@ -58,8 +58,8 @@ type rowAngles struct {
 	cos, sin  []float32
 }
 
-// angleCache keeps the angles of the batch under way: every layer asks for the same ones, and a model
-// has at most two schedules, for its local and its global layers.
+// angleCache keeps the angles of the batch under way: every layer asks for the same ones, and a
+// model has at most two schedules, for its local and its global layers.
 type angleCache struct {
 	entries [2]rowAngles
 	oldest  int

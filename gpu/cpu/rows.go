@@ -59,9 +59,9 @@ func scaleRow(x []float32, f float32) {
 // [b·attentionBlock, (b+1)·attentionBlock) whatever the pages and the chunks are.
 const attentionBlock = 64
 
-// softmaxBlock turns the raw scores of one block, hidden ones being -Inf, into weights relative to the
-// larger of max and the block's own maximum. It returns that maximum and the sum of the weights;
-// lane i mod 8 sums column i, and the lanes are added as a tree.
+// softmaxBlock turns the raw scores of one block, hidden ones being -Inf, into weights relative to
+// the larger of max and the block's own maximum. It returns that maximum and the sum of the
+// weights; lane i mod 8 sums column i, and the lanes are added as a tree.
 func softmaxBlock(scores *[attentionBlock]float32, scale, max float32) (newMax, sum float32) {
 	var lanes [8]float32
 	for i := range lanes {

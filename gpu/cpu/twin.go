@@ -8,8 +8,8 @@ import (
 )
 
 // Twin is the device that says what each kernel means: one thread, plain loops over plain arrays,
-// no tiles. It is slow, and right by reading. Every other device of the numerics class fma gives its
-// bits (the bit patterns of NaNs aside).
+// no tiles. It is slow, and right by reading. Every other device of the numerics class fma gives
+// its bits (the bit patterns of NaNs aside).
 type Twin struct{ activations }
 
 // NewTwin returns the reference device.

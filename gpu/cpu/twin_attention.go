@@ -91,9 +91,9 @@ func (h *head) at(position int) int {
 	return h.kv.at(h.args.Layer, slot) + h.index*h.args.HeadDim
 }
 
-// attend is online softmax attention, one block of positions after another (Milakov and
-// Gimelshein, "Online normalizer calculation for softmax", 2018). Within a block the values from the first
-// to the last visible position are added in order; hidden ones between them have weight 0.
+// attend is online softmax attention, one block of positions after another (Milakov and Gimelshein,
+// "Online normalizer calculation for softmax", 2018). Within a block the values from the first to
+// the last visible position are added in order; hidden ones between them have weight 0.
 func attend(o, q []float32, h *head) {
 	clear(o)
 	top, total := float32(math.Inf(-1)), float32(0)

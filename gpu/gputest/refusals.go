@@ -30,26 +30,34 @@ func testRefusals(p *pair) {
 		return d.Attention(gpu.AttentionArgs{Dst: row, QKV: row, KV: c.kv, Heads: 2, KVHeads: 1,
 			HeadDim: 8, Scale: 1, Sequences: []gpu.AttentionSequence{s}})
 	}
+	one, token := []int32{0}, make([]byte, 64)
+	norm := func(dim int) error {
+		return d.Norm(gpu.NormArgs{Dst: row, X: row, Weight: row, Rows: 1, Dim: dim})
+	}
+	matmul := func(dst, x, bias gpu.Buffer) error {
+		return d.MatMul(gpu.MatMulArgs{Dst: dst, X: x, W: w, Rows: 1, Bias: bias,
+			Accumulate: bias != nil})
+	}
 	for name, err := range map[string]error{
 		"token above the table":  d.Embed(row, w, []int32{5}, 1),
 		"negative token":         d.Embed(row, w, []int32{-1}, 1),
 		"embedding too wide":     d.Embed(small, w, []int32{0}, 1),
-		"norm outside its row":   d.Norm(gpu.NormArgs{Dst: row, X: row, Weight: row, Rows: 1, Dim: 99}),
-		"matmul destination":     d.MatMul(gpu.MatMulArgs{Dst: small, X: row, W: w, Rows: 1}),
-		"matmul source":          d.MatMul(gpu.MatMulArgs{Dst: row, X: small, W: w, Rows: 1}),
-		"bias and accumulation":  d.MatMul(gpu.MatMulArgs{Dst: row, X: row, W: w, Rows: 1, Bias: row, Accumulate: true}),
+		"norm outside its row":   norm(99),
+		"matmul destination":     matmul(small, row, nil),
+		"matmul source":          matmul(row, small, nil),
+		"bias and accumulation":  matmul(row, row, row),
 		"slot outside the pool":  rope(0, 32),
 		"negative slot":          rope(0, -1),
 		"negative position":      rope(-1, 0),
 		"page outside the pool":  attend(gpu.AttentionSequence{Rows: 1, Pages: []int32{2}}),
-		"position without page":  attend(gpu.AttentionSequence{Rows: 1, Start: 16, Pages: []int32{0}}),
-		"rows outside the batch": attend(gpu.AttentionSequence{FirstRow: 2, Rows: 1, Pages: []int32{0}}),
+		"position without page":  attend(gpu.AttentionSequence{Rows: 1, Start: 16, Pages: one}),
+		"rows outside the batch": attend(gpu.AttentionSequence{FirstRow: 2, Rows: 1, Pages: one}),
 		"glu too wide":           d.GLU(gpu.GLUArgs{Dst: row, GateUp: small, Rows: 1, Width: 4}),
 		"gather outside":         d.Gather(small, row, []int32{9}, 4),
 		"copy of too many":       d.CopyKV(c.kv, []gpu.KVCopy{{From: 0, To: 1, Tokens: 17}}),
 		"copy to nowhere":        d.CopyKV(c.kv, []gpu.KVCopy{{From: 0, To: 2}}),
 		"short pack buffer":      d.PackKV(c.kv, gpu.KVRange{Count: 1}, nil),
-		"unpack past the page":   d.UnpackKV(c.kv, gpu.KVRange{First: 16, Count: 1}, make([]byte, 64)),
+		"unpack past the page":   d.UnpackKV(c.kv, gpu.KVRange{First: 16, Count: 1}, token),
 	} {
 		if err == nil {
 			p.Errorf("%s: not refused", name)

@@ -113,7 +113,8 @@ func testMatMulSpecials(p *pair) {
 				x[k] = specials[p.random.IntN(len(specials))]
 			}
 		}
-		p.matMul(p.between(0, 2), rows, x, []gpu.Tensor{p.tensor(dtypes[i%3], p.between(1, 80), cols)})
+		w := p.tensor(dtypes[i%3], p.between(1, 80), cols)
+		p.matMul(p.between(0, 2), rows, x, []gpu.Tensor{w})
 	}
 }
 

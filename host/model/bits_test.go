@@ -49,7 +49,8 @@ func checkSameBits(t *testing.T, m *model.Model, prompt []int32, pageSize int) {
 	want := fresh(0).run(prompt, len(prompt))
 	sameBits(t, "chunks of 7", fresh(1).run(prompt, 7), want)
 	sameBits(t, "chunks of 100", fresh(2).run(prompt, 100), want)
-	sameBits(t, "token by token", fresh(0).run(prompt[:min(40, len(prompt))], 1), want[:min(40, len(prompt))])
+	start := min(40, len(prompt))
+	sameBits(t, "token by token", fresh(0).run(prompt[:start], 1), want[:start])
 	sameBits(t, "with 8 others", runAmongOthers(t, m, prompt, pageSize), want)
 	for _, cut := range []int{len(prompt) / 3, len(prompt) * 5 / 7} {
 		sameBits(t, "after a fork", runFork(t, m, prompt, pageSize, cut), want[cut:])
@@ -114,8 +115,8 @@ func runFork(t *testing.T, m *model.Model, prompt []int32, pageSize, cut int) []
 	return run(t, m, b)
 }
 
-// runTransfer computes a prefix on one model, sends its pages layer by layer to another one's pool, and
-// goes on there.
+// runTransfer computes a prefix on one model, sends its pages layer by layer to another one's pool,
+// and goes on there.
 func runTransfer(t *testing.T, m *model.Model, prompt []int32, pageSize, cut int) [][]float32 {
 	to, err := m.Share()
 	if err != nil {

@@ -8,8 +8,8 @@ var architectures = map[string]family{
 	"LlamaForCausalLM": llama,
 }
 
-// family interprets a configuration. It names tensors and numbers and touches no weights; the shared
-// code in build.go and forward.go does the rest. Errors go to the settings.
+// family interprets a configuration. It names tensors and numbers and touches no weights; the
+// shared code in build.go and forward.go does the rest. Errors go to the settings.
 type family func(*settings) *blueprint
 
 // blueprint is everything about a model but its weights.
@@ -80,8 +80,8 @@ func design(s *settings) (*blueprint, error) {
 	return b, s.finish(name)
 }
 
-// Limits of what a configuration may state: far beyond any model, and small enough that sizes computed
-// from them stay within 64 bits.
+// Limits of what a configuration may state: far beyond any model, and small enough that sizes
+// computed from them stay within 64 bits.
 const (
 	maxWidth      = 1 << 20
 	maxLayers     = 1 << 12

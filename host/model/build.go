@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/kvrelay/engine/gpu"
@@ -84,52 +85,44 @@ func build(device gpu.Device, b *blueprint, files *safetensors.Weights) (*weight
 	return w, l.err
 }
 
-// take finds a tensor and checks its shape.
-func (l *builder) take(name string, shape ...int) (safetensors.Tensor, bool) {
+// take finds a tensor and checks its shape and type. Without the tensor there is an error.
+func (l *builder) take(name string, shape ...int) (gpu.DType, []byte) {
 	if l.err != nil {
-		return safetensors.Tensor{}, false
+		return 0, nil
 	}
 	t, ok := l.files.Tensor(name)
 	if !ok {
 		l.err = fmt.Errorf("tensor %q is missing", name)
-		return t, false
+		return 0, nil
 	}
-	if fmt.Sprint(t.Shape) != fmt.Sprint(shape) {
-		l.err = fmt.Errorf("tensor %q has shape %v, the configuration makes it %v", name, t.Shape, shape)
-		return t, false
+	if !slices.Equal(t.Shape, shape) {
+		l.err = fmt.Errorf("tensor %q has shape %v, the configuration makes it %v",
+			name, t.Shape, shape)
+		return 0, nil
 	}
 	hashTensor(l.hash, t)
-	return t, true
-}
-
-// stored maps a file's type to the device's.
-func (l *builder) stored(t safetensors.Tensor) gpu.DType {
 	switch t.DType {
-	case safetensors.F16:
-		return gpu.F16
-	case safetensors.BF16:
-		return gpu.BF16
 	case safetensors.F32:
-	default:
-		l.err = fmt.Errorf("tensor %q is %s; weights may be F32, F16 or BF16", t.Name, t.DType)
+		return gpu.F32, t.Data
+	case safetensors.F16:
+		return gpu.F16, t.Data
+	case safetensors.BF16:
+		return gpu.BF16, t.Data
 	}
-	return gpu.F32
+	l.err = fmt.Errorf("tensor %q is %s; weights may be F32, F16 or BF16", t.Name, t.DType)
+	return 0, nil
 }
 
 // pack stacks matrices of cols columns. A part's name is that of its tensor.
 func (l *builder) pack(cols int, parts ...part) gpu.Matrix {
 	var tensors []gpu.Tensor
 	for _, p := range parts {
-		t, ok := l.take(p.name, p.rows, cols)
-		if !ok {
-			return nil
-		}
-		d := gpu.Tensor{Rows: p.rows, Cols: cols, DType: l.stored(t), Data: t.Data}
-		if len(tensors) > 0 && d.DType != tensors[0].DType {
+		dtype, data := l.take(p.name, p.rows, cols)
+		if l.err == nil && len(tensors) > 0 && dtype != tensors[0].DType {
 			l.err = fmt.Errorf("tensor %q is %v, %q beside it %v: they are computed as one matrix",
-				p.name, d.DType, parts[0].name, tensors[0].DType)
+				p.name, dtype, parts[0].name, tensors[0].DType)
 		}
-		tensors = append(tensors, d)
+		tensors = append(tensors, gpu.Tensor{Rows: p.rows, Cols: cols, DType: dtype, Data: data})
 	}
 	if l.err != nil {
 		return nil
@@ -166,23 +159,19 @@ func (l *builder) norm(b normBlueprint) norm {
 
 // vector widens a tensor of one dimension.
 func (l *builder) vector(name string, n int) []float32 {
-	t, ok := l.take(name, n)
-	if !ok {
+	dtype, data := l.take(name, n)
+	if l.err != nil {
 		return nil
 	}
 	out := make([]float32, n)
-	switch l.stored(t) {
-	case gpu.F32:
-		for i := range out {
-			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
-		}
-	case gpu.BF16:
-		for i := range out {
-			out[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(t.Data[2*i:])) << 16)
-		}
-	case gpu.F16:
-		for i := range out {
-			out[i] = widenHalf(binary.LittleEndian.Uint16(t.Data[2*i:]))
+	for i := range out {
+		switch dtype {
+		case gpu.F32:
+			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+		case gpu.BF16:
+			out[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
+		case gpu.F16:
+			out[i] = widenHalf(binary.LittleEndian.Uint16(data[2*i:]))
 		}
 	}
 	return out
@@ -226,9 +215,9 @@ const (
 	sampleBytes = 64 << 10
 )
 
-// hashTensor adds a tensor to the digest: its name, type, shape and bytes, or 16 samples of 64 KiB of
-// one larger than 1 MiB. It tells checkpoints apart at the price of a few hundred megabytes read; it is
-// no proof that a file is whole.
+// hashTensor adds a tensor to the digest: its name, type, shape and bytes, or 16 samples of 64 KiB
+// of one larger than 1 MiB. It tells checkpoints apart at the price of a few hundred megabytes
+// read; it is no proof that a file is whole.
 func hashTensor(h hash.Hash, t safetensors.Tensor) {
 	fmt.Fprintf(h, "%q %s %v %d\n", t.Name, t.DType, t.Shape, len(t.Data))
 	if len(t.Data) <= wholeTensor {

@@ -6,8 +6,8 @@ import (
 	"github.com/kvrelay/engine/host/batch"
 )
 
-// check refuses a batch that would reach outside the vocabulary, the context or the pool. The device
-// looks again, but by then a part would be computed.
+// check refuses a batch that would reach outside the vocabulary, the context or the pool. The
+// device looks again, but by then a part would be computed.
 func (m *Model) check(b *batch.Batch) error {
 	if m.kv == nil {
 		return fmt.Errorf("no page pool yet: call NewKV first")

@@ -97,8 +97,8 @@ func readSmall(files fs.FS, name string) ([]byte, error) {
 	return data, nil
 }
 
-// addGeneration adds the end-of-sequence tokens and the sampling defaults of generation_config.json.
-// A token that either file names ends a sequence.
+// addGeneration adds the end-of-sequence tokens and the sampling defaults of
+// generation_config.json. A token that either file names ends a sequence.
 func (c *Config) addGeneration(data []byte) error {
 	var g struct {
 		BOS         *int32   `json:"bos_token_id"`

@@ -62,7 +62,8 @@ type sequence struct {
 	done  int // tokens computed
 }
 
-// newSequence takes pages for n tokens, every third page from first on: they need not be neighbours.
+// newSequence takes pages for n tokens, every third page from first on: they need not be
+// neighbours.
 func newSequence(t testing.TB, m *model.Model, pageSize, first, n int) *sequence {
 	s := &sequence{TB: t, model: m}
 	for i := range (n + pageSize - 1) / pageSize {
@@ -84,7 +85,8 @@ func (s *sequence) run(tokens []int32, chunk int) [][]float32 {
 	var rows [][]float32
 	for len(tokens) > 0 {
 		n := min(chunk, len(tokens))
-		rows = append(rows, run(s, s.model, batch.Batch{Items: []batch.Item{s.item(tokens[:n])}})...)
+		b := batch.Batch{Items: []batch.Item{s.item(tokens[:n])}}
+		rows = append(rows, run(s, s.model, b)...)
 		tokens = tokens[n:]
 	}
 	return rows

@@ -9,9 +9,9 @@ import (
 )
 
 // Run computes one batch and returns a row of Config().Vocabulary logits for each requested row, in
-// item order. The rows are valid until the next Run. A batch that breaks a rule (an unknown token, a
-// position outside the context, too few pages, more rows than MaxRows) is an error, and nothing was
-// computed.
+// item order. The rows are valid until the next Run. A batch that breaks a rule (an unknown token,
+// a position outside the context, too few pages, more rows than MaxRows) is an error, and nothing
+// was computed.
 func (m *Model) Run(b *batch.Batch) ([][]float32, error) {
 	if m.weights == nil {
 		return nil, errClosed
@@ -169,8 +169,8 @@ func (p *pass) matmul(l linear, dst, x gpu.Buffer, accumulate bool) {
 		Bias: l.bias, Accumulate: accumulate}))
 }
 
-// head computes the logits of the rows under way, which are the wanted ones, headRows at a time, and
-// copies them to the host.
+// head computes the logits of the rows under way, which are the wanted ones, headRows at a time,
+// and copies them to the host.
 func (p *pass) head() {
 	s, width, total := p.s, p.config.Vocabulary, p.rows
 	s.host = slices.Grow(s.host[:0], total*width)[:total*width]

@@ -21,7 +21,9 @@ var goldens = []struct{ model, golden string }{
 
 func TestGolden(t *testing.T) {
 	for _, g := range goldens {
-		t.Run(g.model, func(t *testing.T) { checkGolden(t, openDevice(t, cpu.Options{}), g.model, g.golden) })
+		t.Run(g.model, func(t *testing.T) {
+			checkGolden(t, openDevice(t, cpu.Options{}), g.model, g.golden)
+		})
 	}
 	t.Run("plain Go", func(t *testing.T) {
 		checkGolden(t, openDevice(t, cpu.Options{ISA: cpu.Go}), goldens[0].model, goldens[0].golden)

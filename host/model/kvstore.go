@@ -13,8 +13,8 @@ const (
 	maxPageSize = 1 << 10
 )
 
-// KVStore is the memory behind the pages of one pool: keys and values of all layers. Its methods may
-// run beside Model.Run for pages that no item of the running batch writes.
+// KVStore is the memory behind the pages of one pool: keys and values of all layers. Its methods
+// may run beside Model.Run for pages that no item of the running batch writes.
 type KVStore struct {
 	device gpu.Device
 	kv     gpu.KV
@@ -36,8 +36,8 @@ func (s *KVStore) DType() gpu.DType { return s.shape.DType }
 // TokenBytes is what one token takes in one layer: the unit of ReadPage and WritePage.
 func (s *KVStore) TokenBytes() int { return s.shape.TokenBytes() }
 
-// ReadPage writes the keys and values of a range of slots in one layer to dst, in the canonical layout
-// of gpu.KVRange; len(dst) must be r.Count*TokenBytes().
+// ReadPage writes the keys and values of a range of slots in one layer to dst, in the canonical
+// layout of gpu.KVRange; len(dst) must be r.Count*TokenBytes().
 func (s *KVStore) ReadPage(layer int, r kvcache.SlotRange, dst []byte) error {
 	if err := s.device.PackKV(s.kv, at(layer, r), dst); err != nil {
 		return fmt.Errorf("read slots of page %d: %w", r.Page, err)

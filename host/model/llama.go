@@ -12,7 +12,9 @@ func llama(s *settings) *blueprint {
 	c.Tied = s.flag("tie_word_embeddings", false)
 	b := &blueprint{Config: c, embedding: "model.embed_tokens.weight", embedScale: 1}
 	eps := float32(s.positive("rms_norm_eps", 1e-6))
-	norm := func(name string) normBlueprint { return normBlueprint{name: name, dim: c.Hidden, eps: eps} }
+	norm := func(name string) normBlueprint {
+		return normBlueprint{name: name, dim: c.Hidden, eps: eps}
+	}
 	act, rope := activation(s, "hidden_act"), ropeFor(s, c.HeadDim)
 	for i := range c.Layers {
 		at := fmt.Sprintf("model.layers.%d.", i)

@@ -1,5 +1,6 @@
-// Package model runs a transformer over a gpu.Device: it reads a checkpoint folder, packs its weights for
-// the device, owns the memory behind the KV pages, and turns a batch.Batch into rows of logits.
+// Package model runs a transformer over a gpu.Device: it reads a checkpoint folder, packs its
+// weights for the device, owns the memory behind the KV pages, and turns a batch.Batch into rows of
+// logits.
 //
 // A row's logits depend on its own sequence alone: never on the other items of the batch, nor on
 // where its prompt was cut, nor on how its pages came to hold their keys and values.
@@ -46,8 +47,8 @@ type Model struct {
 
 // Load reads a Hugging Face folder: config.json, generation_config.json if there, and either
 // model.safetensors or the shards that model.safetensors.index.json names. Weight files are
-// memory-mapped while they are packed. Whatever the configuration asks for and this package does not
-// compute is refused, with the key named.
+// memory-mapped while they are packed. Whatever the configuration asks for and this package does
+// not compute is refused, with the key named.
 func Load(device gpu.Device, folder string, o Options) (*Model, error) {
 	m, err := load(device, os.DirFS(folder), o, func() (*safetensors.Weights, error) {
 		return safetensors.Open(folder)
@@ -113,8 +114,8 @@ func (m *Model) Config() Config { return m.weights.blueprint.Config }
 // MaxRows is the most rows of one batch.
 func (m *Model) MaxRows() int { return m.options.rows() }
 
-// Digest tells checkpoints apart: equal digests mean that pages of one may be used by the other
-// if the devices' Numerics are equal too. It covers the numbers of the configuration that change the
+// Digest tells checkpoints apart: equal digests mean that pages of one may be used by the other if
+// the devices' Numerics are equal too. It covers the numbers of the configuration that change the
 // computation, and the weights, of large ones evenly spread samples.
 func (m *Model) Digest() [32]byte { return m.weights.digest }
 
@@ -142,8 +143,8 @@ func (m *Model) NewKV(pages, pageSize int) (*KVStore, error) {
 // KV is the pool made last, nil before NewKV.
 func (m *Model) KV() *KVStore { return m.kv }
 
-// Close lets go of the model's memory. Nothing may be called on it afterwards but Close. The weights
-// go with the last of the models that share them.
+// Close lets go of the model's memory. Nothing may be called on it afterwards but Close. The
+// weights go with the last of the models that share them.
 func (m *Model) Close() error {
 	m.weights, m.scratch, m.kv = nil, nil, nil
 	return nil

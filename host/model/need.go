@@ -9,9 +9,9 @@ type Need struct {
 	Token   int64 // keys and values of one token, all layers
 }
 
-// Need predicts the memory of the model from its configuration alone, for weights of the type that the
-// configuration states. The device's own padding comes on top; it is a few percent of any but tiny
-// models.
+// Need predicts the memory of the model from its configuration alone, for weights of the type that
+// the configuration states. The device's own padding comes on top; it is a few percent of any but
+// tiny models.
 func (c Config) Need(o Options) Need {
 	wide := int64(c.Heads+2*c.KVHeads) * int64(c.HeadDim)
 	out := int64(c.Heads) * int64(c.HeadDim)

@@ -45,8 +45,9 @@ func ropeTheta(s *settings) float64 {
 	return s.positive("rope_theta", fallback)
 }
 
-// power is base^exponent for a positive base, to about 10⁻¹⁴. math.Pow would not do: on some machines the
-// compiler fuses its products and sums, and the angles, and so the tokens, must be the same on all.
+// power is base^exponent for a positive base, to about 10⁻¹⁴. math.Pow would not do: on some
+// machines the compiler fuses its products and sums, and the angles, and so the tokens, must be the
+// same on all.
 func power(base, exponent float64) float64 {
 	y := float64(exponent * logarithm(base))
 	n := math.Floor(math.FMA(y, 1/math.Ln2, 0.5))

@@ -64,7 +64,8 @@ func (s *scratch) prepare(b *batch.Batch, pageSize int) {
 		s.tokens = append(s.tokens, item.Tokens...)
 		for position := item.Start; position < item.Start+rows; position++ {
 			s.positions = append(s.positions, int32(position))
-			s.slots = append(s.slots, pages[position/pageSize]*int32(pageSize)+int32(position%pageSize))
+			page, slot := pages[position/pageSize], int32(position%pageSize)
+			s.slots = append(s.slots, page*int32(pageSize)+slot)
 		}
 		s.sequences = append(s.sequences,
 			gpu.AttentionSequence{FirstRow: first, Rows: rows, Start: item.Start, Pages: pages})

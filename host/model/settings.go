@@ -3,14 +3,14 @@ package model
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 )
 
 // settings are the keys of config.json. A family reads those it understands; the first error stays
-// and every later read gives zero. What nobody read and is known to change the computation is refused.
+// and every later read gives zero. What nobody read and is known to change the computation is
+// refused.
 type settings struct {
 	keys map[string]json.RawMessage
 	read map[string]bool
@@ -86,8 +86,8 @@ func (s *settings) text(key, fallback string) string {
 	return x
 }
 
-// altering are keys that change what a model computes. A family that supports one reads it; the rest
-// must be absent or neutral, for a wrong model that speaks is worse than none.
+// altering are keys that change what a model computes. A family that supports one reads it; the
+// rest must be absent or neutral, for a wrong model that speaks is worse than none.
 var altering = []string{
 	"add_cross_attention", "alibi", "attention_bias", "attention_chunk_size",
 	"attention_multiplier", "attn_logit_softcapping", "embedding_multiplier",
@@ -130,7 +130,8 @@ func (s *settings) architecture() (string, error) {
 		return "", s.err
 	}
 	if len(names) != 1 {
-		return "", errors.New(`"architectures" must name one architecture; supported are ` + supported())
+		return "", fmt.Errorf(`"architectures" must name one architecture; supported are %s`,
+			supported())
 	}
 	if _, ok := architectures[names[0]]; !ok {
 		return "", fmt.Errorf(`"architectures": %q is not supported; supported are %s`,

@@ -1,8 +1,9 @@
 //go:build ignore
 
-// Command gen writes the AVX2 inner loops: kernels_amd64.s and its Go declarations kernels_amd64.go.
-// Run it with "go generate" in gpu/cpu. The meaning of each kernel is the Go function of the same
-// name in micro_go.go or rows.go; the two must give the same bits, which cpu_test.go checks.
+// Command gen writes the AVX2 inner loops: kernels_amd64.s and its Go declarations
+// kernels_amd64.go. Run it with "go generate" in gpu/cpu. The meaning of each kernel is the Go
+// function of the same name in micro_go.go or rows.go; the two must give the same bits, which
+// cpu_test.go checks.
 package main
 
 import (
@@ -27,7 +28,8 @@ func (g *generator) label(format string, args ...any) {
 
 // function starts a function without locals; size is that of its arguments and results.
 func (g *generator) function(name, signature, doc string, size int) {
-	fmt.Fprintf(&g.code, "\n// func %s%s\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, signature, name, size)
+	fmt.Fprintf(&g.code, "\n// func %s%s\n", name, signature)
+	fmt.Fprintf(&g.code, "TEXT ·%s(SB), NOSPLIT, $0-%d\n", name, size)
 	fmt.Fprintf(&g.decl, "\n// %s %s\n//\n//go:noescape\nfunc %s%s\n", name, doc, name, signature)
 }
 
@@ -70,8 +72,8 @@ const (
 // unroll is how many k steps one turn of a tile's loop takes.
 const unroll = 4
 
-// tile writes the kernel of rows × 16 outputs. Y4… hold two accumulators a row; each output is one FMA
-// chain over k. Y0 and Y1 hold a panel's 16 weights, Y2 and Y3 an activation in all lanes.
+// tile writes the kernel of rows × 16 outputs. Y4… hold two accumulators a row; each output is one
+// FMA chain over k. Y0 and Y1 hold a panel's 16 weights, Y2 and Y3 an activation in all lanes.
 func (g *generator) tile(dtype string, rows int) {
 	name := fmt.Sprintf("tile%sx%dAVX2", dtype, rows)
 	g.function(name, "(t *tile)", fmt.Sprintf("computes %d rows of one %s panel.", rows, dtype), 8)
@@ -167,8 +169,8 @@ func (g *generator) load(dtype, address string, lane int, register string) {
 	}
 }
 
-// wide writes the kernel of one row × four panels: with one panel the chain's latency, not the memory,
-// would set the pace of decoding.
+// wide writes the kernel of one row × four panels: with one panel the chain's latency, not the
+// memory, would set the pace of decoding.
 func (g *generator) wide(dtype string) {
 	name := fmt.Sprintf("wide%sAVX2", dtype)
 	g.function(name, "(t *tile)", "computes one row of four "+dtype+" panels.", 8)

@@ -31,7 +31,8 @@ func (g *generator) exp() {
 	g.p("VBLENDVPS Y5, Y3, Y4, Y4")
 }
 
-// eights writes a loop over CX elements, a positive multiple of eight, with DX as their byte offset.
+// eights writes a loop over CX elements, a positive multiple of eight, with DX as their byte
+// offset.
 func (g *generator) eights(name string, body func()) {
 	g.p("XORQ DX, DX")
 	g.label("%s_loop", name)
@@ -101,7 +102,8 @@ func (g *generator) scaleRow() {
 	})
 }
 
-// softmaxBlock: VMAXPS gives its second source, the first operand here, unless the other is greater.
+// softmaxBlock: VMAXPS gives its second source, the first operand here, unless the other is
+// greater.
 func (g *generator) softmaxBlock() {
 	const vectors = 8 // attentionBlock / 8
 	g.function("softmaxBlockAVX2",

@@ -65,7 +65,7 @@ func Parse(file []byte) ([]Tensor, error) {
 			length, maxHeader)
 	}
 	if length > uint64(len(file)-8) {
-		return nil, fmt.Errorf("the header takes %d bytes, the file has %d after its length: truncated?",
+		return nil, fmt.Errorf("the header takes %d bytes, the file has %d after it: truncated?",
 			length, len(file)-8)
 	}
 	entries, err := parseHeader(file[8:][:length])
@@ -86,7 +86,8 @@ type entry struct {
 // numbers is a short list: a shape or a byte range.
 type numbers []uint64
 
-// maxNumbers bounds a list before it is decoded, for "0," in a header would take eight bytes in memory.
+// maxNumbers bounds a list before it is decoded, for "0," in a header would take eight bytes in
+// memory.
 const maxNumbers = 16
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -115,8 +116,8 @@ func parseHeader(header []byte) ([]entry, error) {
 	return entries, err
 }
 
-// eachKey calls f for each key of a JSON object, with the decoder before the value. A key that comes
-// twice and bytes after the object are errors.
+// eachKey calls f for each key of a JSON object, with the decoder before the value. A key that
+// comes twice and bytes after the object are errors.
 func eachKey(object []byte, f func(key string, d *json.Decoder) error) error {
 	err := walk(object, f)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -176,7 +177,8 @@ func slice(entries []entry, data []byte) ([]Tensor, error) {
 			return nil, fmt.Errorf("tensor %q overlaps the one before it: it starts at byte %d, "+
 				"before %d", e.name, from, end)
 		case from > end:
-			return nil, fmt.Errorf("bytes [%d, %d) before tensor %q belong to no tensor", end, from, e.name)
+			return nil, fmt.Errorf("bytes [%d, %d) before tensor %q belong to no tensor",
+				end, from, e.name)
 		}
 		end = e.Offsets[1]
 		shape := make([]int, len(e.Shape))

@@ -29,8 +29,8 @@ type Weights struct {
 // source gives a file's bytes and a function that lets go of them.
 type source func(name string) (data []byte, release func() error, err error)
 
-// Open maps the weight files of a folder into memory where the system can, and reads them elsewhere.
-// They must not change until Close, after which no tensor may be used.
+// Open maps the weight files of a folder into memory where the system can, and reads them
+// elsewhere. They must not change until Close, after which no tensor may be used.
 func Open(folder string) (*Weights, error) {
 	return open(func(name string) ([]byte, func() error, error) {
 		return mapFile(filepath.Join(folder, name))
