@@ -12,7 +12,8 @@ type Item struct {
 	// Pages covers positions [0, Start+len(Tokens)). The slots of the new tokens are written.
 	Pages []kvcache.PageID
 	// Logits is how many of the last rows need logits: 0 in the middle of a prompt and for remote
-	// sends, 1 where a token will be sampled. A batch of zeros computes no final norm and no LM head.
+	// sends, 1 where a token will be sampled. A batch of zeros computes no final norm and no LM
+	// head.
 	Logits int
 }
 

@@ -183,7 +183,8 @@ func (p *Pool) Check() error {
 			}
 		}
 		if places != 1 || refs < 0 {
-			return fmt.Errorf("kvcache: page %d has %d owners: free %t, refs %d, kept %t, quarantined %t",
+			return fmt.Errorf("kvcache: page %d has %d owners: free %t, refs %d, kept "+
+				"%t, quarantined %t",
 				i, places, inFree[i], refs, p.kept[i], p.quarantined[i])
 		}
 	}

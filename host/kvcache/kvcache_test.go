@@ -107,10 +107,11 @@ func step(t *testing.T, r *rand.Rand, pool *Pool, w twin) {
 			w[id].kept = false
 		}
 	case 7:
+		alone := func(p *twinPage) bool { return p.refs == 1 && !p.kept }
 		if id, ok := w.where(r, func(p *twinPage) bool { return p.quarantined }); ok {
 			pool.Fence(id)
 			w[id].quarantined = false
-		} else if id, ok := w.where(r, func(p *twinPage) bool { return p.refs == 1 && !p.kept }); ok {
+		} else if id, ok := w.where(r, alone); ok {
 			pool.Quarantine(id)
 			w[id].refs, w[id].quarantined = 0, true
 		}
@@ -120,18 +121,18 @@ func step(t *testing.T, r *rand.Rand, pool *Pool, w twin) {
 // TestMisuse: what would corrupt somebody's pages stops at once.
 func TestMisuse(t *testing.T) {
 	for name, misuse := range map[string]func(*Pool, PageID){
-		"release twice":          func(p *Pool, id PageID) { p.Release(id); p.Release(id) },
-		"retain free":            func(p *Pool, id PageID) { p.Release(id); p.Retain(id) },
-		"keep free":              func(p *Pool, id PageID) { p.Release(id); p.Keep(id) },
-		"keep twice":             func(p *Pool, id PageID) { p.Keep(id); p.Keep(id) },
-		"forget unkept":          func(p *Pool, id PageID) { p.Forget(id) },
-		"quarantine shared":      func(p *Pool, id PageID) { p.Retain(id); p.Quarantine(id) },
-		"quarantine kept":        func(p *Pool, id PageID) { p.Keep(id); p.Quarantine(id) },
-		"fence held":             func(p *Pool, id PageID) { p.Fence(id) },
-		"release in quarantine":  func(p *Pool, id PageID) { p.Quarantine(id); p.Release(id) },
-		"retain in quarantine":   func(p *Pool, id PageID) { p.Quarantine(id); p.Retain(id) },
-		"fence twice":            func(p *Pool, id PageID) { p.Quarantine(id); p.Fence(id); p.Fence(id) },
-		"forget after forgotten": func(p *Pool, id PageID) { p.Keep(id); p.Forget(id); p.Forget(id) },
+		"release twice":     func(p *Pool, id PageID) { p.Release(id); p.Release(id) },
+		"retain free":       func(p *Pool, id PageID) { p.Release(id); p.Retain(id) },
+		"keep free":         func(p *Pool, id PageID) { p.Release(id); p.Keep(id) },
+		"keep twice":        func(p *Pool, id PageID) { p.Keep(id); p.Keep(id) },
+		"forget unkept":     func(p *Pool, id PageID) { p.Forget(id) },
+		"quarantine shared": func(p *Pool, id PageID) { p.Retain(id); p.Quarantine(id) },
+		"quarantine kept":   func(p *Pool, id PageID) { p.Keep(id); p.Quarantine(id) },
+		"fence held":        func(p *Pool, id PageID) { p.Fence(id) },
+		"release isolated":  func(p *Pool, id PageID) { p.Quarantine(id); p.Release(id) },
+		"retain isolated":   func(p *Pool, id PageID) { p.Quarantine(id); p.Retain(id) },
+		"fence twice":       func(p *Pool, x PageID) { p.Quarantine(x); p.Fence(x); p.Fence(x) },
+		"forget twice":      func(p *Pool, x PageID) { p.Keep(x); p.Forget(x); p.Forget(x) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := NewPool(2)

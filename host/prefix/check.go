@@ -36,7 +36,8 @@ func (c *Cache) Check() error {
 		return fmt.Errorf("prefix: counts are %+v, recounted %+v", c.counts, seen)
 	}
 	if c.budget >= 0 && seen.Evictable > c.budget {
-		return fmt.Errorf("prefix: %d unreferenced pages over a budget of %d", seen.Evictable, c.budget)
+		return fmt.Errorf("prefix: %d unreferenced pages over a budget of %d",
+			seen.Evictable, c.budget)
 	}
 	return c.checkHeap()
 }
@@ -81,7 +82,8 @@ func (c *Cache) tally(page kvcache.PageID, seen *Counts) {
 func (c *Cache) checkHeap() error {
 	for i, page := range c.idle {
 		if c.nodes[page].heapAt != i {
-			return fmt.Errorf("prefix: page %d is at %d in the heap, not %d", page, i, c.nodes[page].heapAt)
+			return fmt.Errorf("prefix: page %d is at %d in the heap, not %d",
+				page, i, c.nodes[page].heapAt)
 		}
 		if i > 0 && c.heapLess(i, (i-1)/2) {
 			return fmt.Errorf("prefix: heap out of order at %d", i)

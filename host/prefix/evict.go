@@ -18,8 +18,8 @@ const (
 // longAgo is taken off the stamp of demoted pages: among themselves they keep their order.
 const longAgo = int64(1) << 62
 
-// Release gives back the references of a page table. With Drop only pages from index own on leave the
-// tree: those before were matched, so they are not this sequence's to drop.
+// Release gives back the references of a page table. With Drop only pages from index own on leave
+// the tree: those before were matched, so they are not this sequence's to drop.
 func (c *Cache) Release(pages []kvcache.PageID, fate Fate, own int) {
 	c.clock++
 	stamp := c.clock

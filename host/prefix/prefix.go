@@ -8,7 +8,7 @@
 //     page table it has: what is published hangs only below the sequence's own pages. Hence an
 //     unreferenced node has unreferenced descendants only, and evicting leaves can free them all.
 //  2. No two siblings hold equal tokens; siblings are sorted, so a lookup is a binary search.
-//  3. A page that is not full has no children, and at most one sequence, its publisher, writes to it.
+//  3. A page that is not full has no children, and only its publisher writes to it.
 //  4. Pinned nodes have pinned ancestors and are never evicted.
 //
 // Callers reference pages through Match and Publish and give them back through Release; pages that
@@ -25,8 +25,8 @@ import (
 type Options struct {
 	// PageSize is the token slots in a page.
 	PageSize int
-	// Budget is how many unreferenced pages may stay: -1 any number, 0 none, which also turns matching
-	// off.
+	// Budget is how many unreferenced pages may stay: -1 any number, 0 none, which also turns
+	// matching off.
 	Budget int
 }
 
@@ -55,8 +55,9 @@ type Counts struct {
 type node struct {
 	tokens   []int32 // 1..pageSize of them, in the node's own storage.
 	parent   kvcache.PageID
-	children []kvcache.PageID // Sorted by tokens.
-	stamp    int64            // When it was last used.
+	children []kvcache.PageID // Sorted by tokens; starts out in only, since most have one.
+	only     [1]kvcache.PageID
+	stamp    int64 // When it was last used.
 	pins     int
 	heapAt   int // Its index in idle, or -1.
 }
@@ -84,7 +85,9 @@ func New(pool *kvcache.Pool, o Options) *Cache {
 	c := &Cache{pool: pool, pageSize: o.PageSize, budget: o.Budget, nodes: make([]node, pages)}
 	tokens := make([]int32, pages*o.PageSize)
 	for i := range c.nodes {
-		c.nodes[i] = node{tokens: tokens[:0:o.PageSize], parent: kvcache.None, heapAt: -1}
+		n := &c.nodes[i]
+		n.tokens, n.parent, n.heapAt = tokens[:0:o.PageSize], kvcache.None, -1
+		n.children = n.only[:0]
 		tokens = tokens[o.PageSize:]
 	}
 	return c
@@ -108,12 +111,13 @@ type Hit struct {
 	Path Path
 	// Tail holds the Tokens%PageSize further tokens, or is None.
 	Tail kvcache.PageID
-	// TakeOver is set when the tail is an unreferenced leaf: it may be taken over instead of copied.
+	// TakeOver is set when the tail is an unreferenced leaf: it may be taken over instead of
+	// copied.
 	TakeOver bool
 }
 
-// Match finds the longest run of tokens, short of the last, whose KV is here. It references the full
-// pages, which it appends to pages, and the tail. Accept or Undo must follow.
+// Match finds the longest run of tokens, short of the last, whose KV is here. It references the
+// full pages, which it appends to pages, and the tail. Accept or Undo must follow.
 func (c *Cache) Match(tokens []int32, pages []kvcache.PageID) (Hit, []kvcache.PageID) {
 	hit := Hit{Tail: kvcache.None}
 	if c.Off() || len(tokens) < 2 {
@@ -192,8 +196,8 @@ func (c *Cache) exact(parent kvcache.PageID, tokens []int32) kvcache.PageID {
 	return (*c.children(parent))[at]
 }
 
-// longest returns the child that shares the most leading tokens, and how many. Among sorted siblings
-// it is a neighbour of the place where the tokens themselves would stand.
+// longest returns the child that shares the most leading tokens, and how many. Among sorted
+// siblings it is a neighbour of the place where the tokens themselves would stand.
 func (c *Cache) longest(parent kvcache.PageID, tokens []int32) (kvcache.PageID, int) {
 	best, most := kvcache.None, 0
 	siblings := *c.children(parent)

@@ -57,7 +57,8 @@ func (c *Cache) unpublish(path *Path, page kvcache.PageID) (pins int) {
 	return pins
 }
 
-// covering returns the child whose tokens start with content, or None. at is where find puts content.
+// covering returns the child whose tokens start with content, or None. at is where find puts
+// content.
 func (c *Cache) covering(parent kvcache.PageID, at int, content []int32) kvcache.PageID {
 	siblings := *c.children(parent)
 	if at < len(siblings) && shared(c.nodes[siblings[at]].tokens, content) == len(content) {

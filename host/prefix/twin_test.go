@@ -86,7 +86,8 @@ func TestAgainstTwin(t *testing.T) {
 		}
 	}
 	for _, mark := range []string{
-		"takeover", "copy", "shared", "stopped", "evicted", "dropped", "demoted", "pinned", "covered",
+		"takeover", "copy", "shared", "stopped", "evicted", "dropped", "demoted", "pinned",
+		"covered",
 	} {
 		if marks[mark] == 0 {
 			t.Errorf("no seed reached %q", mark)
@@ -180,7 +181,8 @@ func (w *world) take(s *sequence, pages int) bool {
 	}
 	free := w.pool.Free()
 	if w.cache.Available() != free+idle {
-		w.t.Fatalf("%d pages available, want %d free and %d evictable", w.cache.Available(), free, idle)
+		w.t.Fatalf("%d pages available, want %d free and %d evictable",
+			w.cache.Available(), free, idle)
 	}
 	if ok := w.cache.Reserve(pages); ok != (pages <= free+idle) {
 		w.t.Fatalf("Reserve(%d): %t with %d free and %d evictable", pages, ok, free, idle)
@@ -217,8 +219,8 @@ func (w *world) evict(pages int) {
 
 // busy reports whether a live sequence's table holds the page.
 func (w *world) busy(p kvcache.PageID) bool {
-	return slices.ContainsFunc(w.live, func(s *sequence) bool { return slices.Contains(s.pages, p) }) ||
-		w.pool.Refs(p) > 0
+	holds := func(s *sequence) bool { return slices.Contains(s.pages, p) }
+	return slices.ContainsFunc(w.live, holds) || w.pool.Refs(p) > 0
 }
 
 func (w *world) leaf(p kvcache.PageID) bool {
@@ -266,8 +268,8 @@ func (w *world) extend(s *sequence) {
 	w.reread()
 }
 
-// reread takes contents and pins of kept pages from the cache: a page that another sequence holds too
-// keeps what that one wrote, and pins move to the page that covers another.
+// reread takes contents and pins of kept pages from the cache: a page that another sequence holds
+// too keeps what that one wrote, and pins move to the page that covers another.
 func (w *world) reread() {
 	for i := range w.cache.nodes {
 		p := kvcache.PageID(i)
@@ -364,7 +366,8 @@ func (w *world) check() {
 	for i := range w.cache.nodes {
 		p := kvcache.PageID(i)
 		if w.pool.Kept(p) != (w.tree[p] != nil) {
-			w.t.Fatalf("page %d: in the tree %t, the twin says %t", p, w.pool.Kept(p), w.tree[p] != nil)
+			w.t.Fatalf("page %d: in the tree %t, the twin says %t",
+				p, w.pool.Kept(p), w.tree[p] != nil)
 		}
 	}
 	refs := map[kvcache.PageID]int{}
@@ -388,7 +391,8 @@ func (w *world) end() {
 	w.check()
 	w.cache.Reset()
 	if free := w.pool.Free(); free != len(w.cache.nodes) || w.cache.counts.Pages != 0 {
-		w.t.Fatalf("%d of %d pages free, %d in the tree", free, len(w.cache.nodes), w.cache.counts.Pages)
+		w.t.Fatalf("%d of %d pages free, %d in the tree",
+			free, len(w.cache.nodes), w.cache.counts.Pages)
 	}
 	if err := w.cache.Check(); err != nil {
 		w.t.Fatal(err)

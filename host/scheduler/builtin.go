@@ -6,9 +6,9 @@ import (
 	"github.com/kvrelay/engine/abi"
 )
 
-// FCFS is the built-in policy: first come, first served, ties by ID, each chunk as long as the budget
-// allows. It follows the rule of fcfs in abi/SPEC.md to the bit, as builtin:fcfs does. The zero value
-// is ready to use.
+// FCFS is the built-in policy: first come, first served, ties by ID, each chunk as long as the
+// budget allows. It follows the rule of fcfs in abi/SPEC.md to the bit, as builtin:fcfs does. The
+// zero value is ready to use.
 type FCFS struct {
 	slots []uint32
 }

@@ -76,7 +76,8 @@ func (s *Scheduler) Check() error {
 	}
 	for page, refs := range s.references() {
 		if got := s.pool.Refs(kvcache.PageID(page)); got != refs {
-			return fmt.Errorf("scheduler: page %d has %d references, tables hold it %d times", page, got, refs)
+			return fmt.Errorf("scheduler: page %d has %d references, tables hold it %d times",
+				page, got, refs)
 		}
 	}
 	if leaked := s.Leaked(); leaked != 0 {
@@ -101,7 +102,8 @@ func (s *Scheduler) checkLists() error {
 			seen++
 			states[q.state]++
 			if s.byID[q.id] != q || q.holds != list.holds || list.left != (q.state == Finished) {
-				return fmt.Errorf("scheduler: sequence %d is %v, holds %t, in the wrong list", q.id, q.state, q.holds)
+				return fmt.Errorf("scheduler: sequence %d is %v, holds %t, in the wrong list",
+					q.id, q.state, q.holds)
 			}
 			if err := s.checkSequence(q); err != nil {
 				return err
@@ -122,14 +124,15 @@ func (s *Scheduler) checkSequence(q *sequence) error {
 		return fmt.Errorf("scheduler: sequence %d has computed %d positions in %d pages",
 			q.id, q.computed, len(q.pages))
 	case !q.holds && q.state == Waiting && (len(q.pages) > 0 || q.computed > 0):
-		return fmt.Errorf("scheduler: sequence %d waits in the queue with %d pages", q.id, len(q.pages))
+		return fmt.Errorf("scheduler: sequence %d waits in the queue with %d pages",
+			q.id, len(q.pages))
 	case q.state == Decoding && q.computed != len(q.tokens)-1:
 		return fmt.Errorf("scheduler: sequence %d decodes with %d of %d tokens computed",
 			q.id, q.computed, len(q.tokens))
 	case q.path.Tokens() > q.computed:
 		return fmt.Errorf("scheduler: sequence %d has published %d of %d computed tokens",
 			q.id, q.path.Tokens(), q.computed)
-	case (q.state == Prepared || q.state == Receiving && !q.delivered) && q.path.Tokens() > q.matched:
+	case q.kind == PrepareReceive && !q.delivered && q.path.Tokens() > q.matched:
 		return fmt.Errorf("scheduler: sequence %d has published what was not delivered", q.id)
 	}
 	return nil
@@ -144,11 +147,13 @@ func (s *Scheduler) checkTable() error {
 		}
 		live++
 		if q.slot != slot || s.table.records[slot].ID != uint64(q.id) {
-			return fmt.Errorf("scheduler: slot %d is sequence %d's, which names slot %d", slot, q.id, q.slot)
+			return fmt.Errorf("scheduler: slot %d is sequence %d's, which names slot %d",
+				slot, q.id, q.slot)
 		}
 	}
 	if live+len(s.table.free) != s.table.high {
-		return fmt.Errorf("scheduler: %d slots live and %d free of %d", live, len(s.table.free), s.table.high)
+		return fmt.Errorf("scheduler: %d slots live and %d free of %d",
+			live, len(s.table.free), s.table.high)
 	}
 	return nil
 }

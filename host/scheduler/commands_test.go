@@ -134,7 +134,7 @@ func (sc *script) hog(left string) string {
 	tokens := pages * sc.o.PageSize
 	sc.o.MaxModelLen = max(sc.o.MaxModelLen, tokens+2)
 	sc.s.options.MaxModelLen = sc.o.MaxModelLen
-	got := sc.submit(RemoteSend, []string{"hog", strconv.Itoa(tokens + 1), "end=" + strconv.Itoa(tokens)})
+	got := sc.submit(RemoteSend, strings.Fields(fmt.Sprintf("hog %d end=%d", tokens+1, tokens)))
 	if got != "" {
 		return got
 	}
@@ -151,7 +151,9 @@ func named(name string) Policy {
 	verb, argument, _ := strings.Cut(name, ":")
 	switch verb {
 	case "idle": // Lists nothing.
-		return policyFunc(func(v *abi.View, out []abi.Decision) ([]abi.Decision, error) { return out, nil })
+		return policyFunc(func(_ *abi.View, out []abi.Decision) ([]abi.Decision, error) {
+			return out, nil
+		})
 	case "auto": // Lists everything, newest first, and leaves the lengths to the host.
 		return policyFunc(func(v *abi.View, out []abi.Decision) ([]abi.Decision, error) {
 			return listed(v, out, func(*abi.Record) uint32 { return abi.TokensAuto }), nil

@@ -11,7 +11,8 @@ import (
 // last chunk this was are finished; their pages stay pinned until SendReleased.
 func (s *Scheduler) Commit(p *Plan, sampled []int32, now time.Duration) {
 	if p != &s.plan || p.Step != s.step || len(sampled) != len(p.Samples) {
-		panic(fmt.Sprintf("scheduler: commit of step %d with %d tokens for %d rows, the plan is that of %d",
+		panic(fmt.Sprintf("scheduler: commit of step %d with %d tokens for %d rows, the "+
+			"plan is that of %d",
 			p.Step, len(sampled), len(p.Samples), s.step))
 	}
 	s.releaseTails()

@@ -131,7 +131,8 @@ func (s *Scheduler) judgeEmptiness() error {
 	}
 	s.empty++
 	if s.empty > s.limits.MaxEmptySteps {
-		return fmt.Errorf("%d answers in a row let nothing prefill although something would fit", s.empty)
+		return fmt.Errorf("%d answers in a row let nothing prefill although something would fit",
+			s.empty)
 	}
 	return nil
 }

@@ -3,8 +3,8 @@ package scheduler
 import "slices"
 
 // decode gives each running sequence its next token, before anybody else gets of the budget. Where
-// the budget is smaller than their number they take turns; where pages run out the last admitted give
-// way.
+// the budget is smaller than their number they take turns; where pages run out the last admitted
+// give way.
 func (s *Scheduler) decode() {
 	list := s.turn.list[:0]
 	for _, q := range s.held {
@@ -32,8 +32,8 @@ func (s *Scheduler) decode() {
 	}
 }
 
-// byTurn orders decodes: starving ones, then those the policy listed, in its order, then whoever has
-// waited longest for its turn.
+// byTurn orders decodes: starving ones, then those the policy listed, in its order, then whoever
+// has waited longest for its turn.
 func (s *Scheduler) byTurn(a, b *sequence) int {
 	forcedA, forcedB := a.forcedAt == s.step, b.forcedAt == s.step
 	switch {
@@ -64,8 +64,8 @@ func (s *Scheduler) makeRoom(q *sequence) bool {
 	return true
 }
 
-// victim is the last admitted sequence whose pages may be taken and that this step does not compute;
-// at the latest it is q itself.
+// victim is the last admitted sequence whose pages may be taken and that this step does not
+// compute; at the latest it is q itself.
 func (s *Scheduler) victim(q *sequence) *sequence {
 	for i := len(s.held) - 1; i >= 0; i-- {
 		v := s.held[i]

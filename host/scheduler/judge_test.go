@@ -26,8 +26,8 @@ func (a *answers) ReportFault(class abi.FaultClass, detail string) {
 	a.told = string(class) + ": " + detail
 }
 
-// judged has, in slots 0 to 2: a decoding request of ID 1, one of ID 2 with 20 tokens to prefill, and
-// a prepared one of ID 3; slot 3 was used and is free.
+// judged has, in slots 0 to 2: a decoding request of ID 1, one of ID 2 with 20 tokens to prefill,
+// and a prepared one of ID 3; slot 3 was used and is free.
 func judged(t *testing.T) (*Scheduler, *answers) {
 	t.Helper()
 	limits := Limits{MaxSeqs: 4, TokenBudget: 32, MaxQueue: 8, MaxPreempt: 1}
@@ -67,53 +67,59 @@ func judged(t *testing.T) (*Scheduler, *answers) {
 	return s, a
 }
 
-func TestJudge(t *testing.T) {
+// judgeCase is an answer to what judged shows.
+type judgeCase struct {
+	name  string
+	out   []abi.Decision
+	err   error
+	fault string // What the fault says; "" for a good answer.
+	rows  int    // Prefill tokens of the step; a fallback takes all there is.
+}
+
+func judgeCases() []judgeCase {
 	const all = abi.TokensAuto
-	decode := abi.Decision{Slot: 0, IDLow: 1, Tokens: 1}
-	prefill := abi.Decision{Slot: 2, IDLow: 2, Tokens: 8}
-	with := func(d abi.Decision, change func(*abi.Decision)) []abi.Decision {
-		change(&d)
-		return []abi.Decision{d}
+	one := func(d ...abi.Decision) []abi.Decision { return d }
+	decode := func(action uint8, tokens uint32) abi.Decision {
+		return abi.Decision{Slot: 0, IDLow: 1, Action: action, Tokens: tokens}
 	}
-	for _, c := range []struct {
-		name  string
-		out   []abi.Decision
-		err   error
-		fault string // What the fault says; "" for a good answer.
-		rows  int    // Prefill tokens of the step.
-	}{
+	prefill := func(action uint8, tokens uint32) abi.Decision {
+		return abi.Decision{Slot: 2, IDLow: 2, Action: action, Tokens: tokens}
+	}
+	const run, skip = abi.ActionRun, abi.ActionSkip
+	return []judgeCase{
 		{"nothing", nil, nil, "", 0},
-		{"a chunk", []abi.Decision{prefill}, nil, "", 8},
-		{"a chunk and a decode", []abi.Decision{prefill, decode}, nil, "", 8},
-		{"all of it", with(prefill, func(d *abi.Decision) { d.Tokens = all }), nil, "", 15},
-		{"over budget", with(prefill, func(d *abi.Decision) { d.Tokens = 20 }), nil, "", 15},
-		{"skip a decode", with(decode, func(d *abi.Decision) { d.Action = abi.ActionSkip }), nil, "", 0},
-		{"skip with tokens", with(prefill, func(d *abi.Decision) { d.Action = abi.ActionSkip }), nil, "", 0},
-		{"decode, host decides", with(decode, func(d *abi.Decision) { d.Tokens = all }), nil, "", 0},
-		{"nothing to compute", []abi.Decision{{Slot: 1, IDLow: 3, Tokens: all}}, nil, "", 0},
+		{"a chunk", one(prefill(run, 8)), nil, "", 8},
+		{"a chunk and a decode", one(prefill(run, 8), decode(run, 1)), nil, "", 8},
+		{"all of it", one(prefill(run, all)), nil, "", 15},
+		{"over budget", one(prefill(run, 20)), nil, "", 15},
+		{"skip a decode", one(decode(skip, 0)), nil, "", 0},
+		{"skip with tokens", one(prefill(skip, 8)), nil, "", 0},
+		{"decode, host decides", one(decode(run, all)), nil, "", 0},
+		{"nothing to compute", one(abi.Decision{Slot: 1, IDLow: 3, Tokens: all}), nil, "", 0},
 
 		{"an error", nil, errors.New("out of ideas"), "out of ideas", 15},
 		{"too many", make([]abi.Decision, 6), nil, "6 decisions, at most 5", 15},
-		{"no such slot", with(decode, func(d *abi.Decision) { d.Slot = 4 }), nil, "the table has 3 slots", 15},
-		{"a slot far out", with(decode, func(d *abi.Decision) { d.Slot = 1 << 31 }), nil, "3 slots", 15},
-		{"wrong id", with(decode, func(d *abi.Decision) { d.IDLow = 9 }), nil, "id_low is 9", 15},
-		{"twice", []abi.Decision{prefill, prefill}, nil, "listed twice", 15},
-		{"run and skip", append(with(decode, func(d *abi.Decision) { d.Action = abi.ActionSkip }), decode),
-			nil, "listed twice", 15},
-		{"reserved", with(decode, func(d *abi.Decision) { d.Reserved = 1 }), nil, "reserved is 1", 15},
-		{"preempt", with(decode, func(d *abi.Decision) { d.Action = abi.ActionPreemptRecompute }), nil,
-			"capability", 15},
-		{"swap", with(decode, func(d *abi.Decision) { d.Action = abi.ActionPreemptSwap }), nil, "capability", 15},
-		{"shed", with(prefill, func(d *abi.Decision) { d.Action = abi.ActionShed }), nil, "capability", 15},
-		{"unknown action", with(prefill, func(d *abi.Decision) { d.Action = 77 }), nil, "unknown action 77", 15},
-		{"run of 0", with(prefill, func(d *abi.Decision) { d.Tokens = 0 }), nil, "0 tokens, 20 are left", 15},
-		{"more than is left", with(prefill, func(d *abi.Decision) { d.Tokens = 21 }), nil, "21 tokens, 20", 15},
-		{"decode of 0", with(decode, func(d *abi.Decision) { d.Tokens = 0 }), nil, "must be 1", 15},
-		{"decode of 2", with(decode, func(d *abi.Decision) { d.Tokens = 2 }), nil, "must be 1", 15},
-		{"run of a prepared one", []abi.Decision{{Slot: 1, IDLow: 3, Tokens: 1}}, nil, "0 are left", 15},
-		{"a good one and a bad one", append(with(prefill, func(d *abi.Decision) { d.Tokens = 2 }),
-			abi.Decision{Slot: 0, IDLow: 1}), nil, "decision 1, slot 0", 15},
-	} {
+		{"no such slot", one(abi.Decision{Slot: 3, IDLow: 1}), nil, "the table has 3 slots", 15},
+		{"a slot far out", one(abi.Decision{Slot: 1 << 31}), nil, "3 slots", 15},
+		{"wrong id", one(abi.Decision{IDLow: 9, Tokens: 1}), nil, "id_low is 9", 15},
+		{"twice", one(prefill(run, 8), prefill(run, 8)), nil, "listed twice", 15},
+		{"run and skip", one(decode(run, 1), decode(skip, 0)), nil, "listed twice", 15},
+		{"reserved", one(abi.Decision{IDLow: 1, Tokens: 1, Reserved: 1}), nil, "reserved is 1", 15},
+		{"preempt", one(decode(abi.ActionPreemptRecompute, 0)), nil, "capability", 15},
+		{"swap", one(decode(abi.ActionPreemptSwap, 0)), nil, "capability", 15},
+		{"shed", one(prefill(abi.ActionShed, 0)), nil, "capability", 15},
+		{"unknown action", one(prefill(77, 1)), nil, "unknown action 77", 15},
+		{"run of 0", one(prefill(run, 0)), nil, "0 tokens, 20 are left", 15},
+		{"more than is left", one(prefill(run, 21)), nil, "21 tokens, 20", 15},
+		{"decode of 0", one(decode(run, 0)), nil, "must be 1", 15},
+		{"decode of 2", one(decode(run, 2)), nil, "must be 1", 15},
+		{"a prepared one", one(abi.Decision{Slot: 1, IDLow: 3, Tokens: 1}), nil, "0 are left", 15},
+		{"good and bad", one(prefill(run, 2), decode(run, 0)), nil, "decision 1, slot 0", 15},
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for _, c := range judgeCases() {
 		t.Run(c.name, func(t *testing.T) {
 			s, a := judged(t)
 			a.out, a.err = c.out, c.err

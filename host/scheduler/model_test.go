@@ -7,9 +7,9 @@ import (
 	"github.com/kvrelay/engine/host/kvcache"
 )
 
-// fakeModel stands in for a model: the entry of a position is a hash of its token and of all entries
-// before it, read through the page table, and so is what the next token is made from. Any mistake in
-// paging, chunking, sharing or transfer becomes a wrong token.
+// fakeModel stands in for a model: the entry of a position is a hash of its token and of all
+// entries before it, read through the page table, and so is what the next token is made from. Any
+// mistake in paging, chunking, sharing or transfer becomes a wrong token.
 type fakeModel struct {
 	pageSize int
 	slots    []uint64
@@ -54,7 +54,8 @@ func (m *fakeModel) run(b *batch.Batch) (rows []uint64, err error) {
 		}
 		for page := item.Start / m.pageSize; page < len(item.Pages); page++ {
 			if other, twice := written[item.Pages[page]]; twice && other != k {
-				return nil, fmt.Errorf("items %d and %d write to page %d", other, k, item.Pages[page])
+				return nil, fmt.Errorf("items %d and %d write to page %d",
+					other, k, item.Pages[page])
 			}
 			written[item.Pages[page]] = k
 		}

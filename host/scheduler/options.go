@@ -46,13 +46,15 @@ func (l Limits) complete() (Limits, error) {
 	l.ChunkMax = min(l.ChunkMax, l.TokenBudget)
 	switch {
 	case l.MaxSeqs < 1 || l.TokenBudget < 1 || l.MaxQueue < 1:
-		return l, fmt.Errorf("scheduler: max_num_seqs %d, token_budget %d, max_queue %d: each must be 1 or more",
+		return l, fmt.Errorf("scheduler: max_num_seqs %d, token_budget %d, max_queue "+
+			"%d: each must be 1 or more",
 			l.MaxSeqs, l.TokenBudget, l.MaxQueue)
 	case l.ChunkMax < l.ChunkAlign:
 		return l, fmt.Errorf("scheduler: chunk_align %d is more than a chunk may have, %d",
 			l.ChunkAlign, l.ChunkMax)
 	case l.MaxAdmit < 0 || l.MaxPreempt < 0 || l.ReservePages < 0:
-		return l, fmt.Errorf("scheduler: max_admit %d, max_preempt %d, reserve_pages %d: none may be negative",
+		return l, fmt.Errorf("scheduler: max_admit %d, max_preempt %d, reserve_pages "+
+			"%d: none may be negative",
 			l.MaxAdmit, l.MaxPreempt, l.ReservePages)
 	}
 	return l, nil
@@ -84,7 +86,8 @@ type StepCosts struct {
 	// fixed cost, that of a prefill token, and that of a token for each token of its context.
 	Fixed, PerToken   time.Duration
 	PerContextTokenPS uint32
-	// SendBacklogBytes is KV marked for sending and not acknowledged, LinkBytesPerUS the measured rate.
+	// SendBacklogBytes is KV marked for sending and not acknowledged, LinkBytesPerUS the measured
+	// rate.
 	SendBacklogBytes int64
 	LinkBytesPerUS   uint32
 }

@@ -24,8 +24,8 @@ type Plan struct {
 	Grants []Grant
 	// Preempted lost their pages in this step and wait again.
 	Preempted []SequenceID
-	// Failed are remote sends that could never get pages: they are finished. Their pages, if any were
-	// being sent, wait for SendReleased; State says Finished then, and nothing otherwise.
+	// Failed are remote sends that could never get pages: they are finished. Their pages, if any
+	// were being sent, wait for SendReleased; State says Finished then, and nothing otherwise.
 	Failed []SequenceID
 	// Decision tells how the policy fared.
 	Decision Decision
@@ -47,11 +47,11 @@ type Chunk struct {
 // Send is the part of a remote send that becomes ready in this step.
 type Send struct {
 	ID SequenceID
-	// Positions [CachedStart, CachedEnd) were in the prefix cache and belong to the window; they are
-	// sent page to page. Not empty in the first chunk only.
+	// Positions [CachedStart, CachedEnd) were in the prefix cache and belong to the window; they
+	// are sent page to page. Not empty in the first chunk only.
 	CachedStart, CachedEnd int
-	// Positions [FreshStart, FreshEnd) are computed by this step and belong to the window; each layer
-	// of them may be sent once LayerDone was called for it. Empty before the window.
+	// Positions [FreshStart, FreshEnd) are computed by this step and belong to the window; each
+	// layer of them may be sent once LayerDone was called for it. Empty before the window.
 	FreshStart, FreshEnd int
 	// Pages is the sequence's page table. It stays as it is, and pinned, until SendReleased.
 	Pages []kvcache.PageID
@@ -82,8 +82,8 @@ type Decision struct {
 	Skipped int
 	// Forced is how many sequences the starvation guard put first.
 	Forced int
-	// Fallback is set when the built-in policy decided in the policy's stead. Err says why: a *Fault of
-	// this package for an answer that broke a rule, otherwise what Decide returned.
+	// Fallback is set when the built-in policy decided in the policy's stead. Err says why: a
+	// *Fault of this package for an answer that broke a rule, otherwise what Decide returned.
 	Fallback bool
 	Err      error
 }

@@ -16,8 +16,8 @@ func (f policyFunc) Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, err
 	return f(v, out)
 }
 
-// mirror keeps a table of its own from the changed lists alone, as a guest does, and notes the first
-// difference from what the host shows.
+// mirror keeps a table of its own from the changed lists alone, as a guest does, and notes the
+// first difference from what the host shows.
 type mirror struct {
 	policy  Policy
 	records map[uint32]abi.Record
@@ -39,8 +39,10 @@ func (m *mirror) follow(v *abi.View) error {
 	if v.Header.Flags&abi.FlagResync != 0 {
 		clear(m.records)
 	}
-	if !slices.IsSorted(v.Changed) || len(slices.Compact(slices.Clone(v.Changed))) != len(v.Changed) {
-		return fmt.Errorf("step %d: changed list %v is not ascending and unique", v.Header.Step, v.Changed)
+	unique := slices.Compact(slices.Clone(v.Changed))
+	if !slices.IsSorted(v.Changed) || len(unique) != len(v.Changed) {
+		return fmt.Errorf("step %d: changed list %v is not ascending and unique",
+			v.Header.Step, v.Changed)
 	}
 	if int(v.Header.NChanged) != len(v.Changed) || int(v.Header.NSlots) != len(v.Records) {
 		return fmt.Errorf("step %d: header counts %d changed and %d slots, there are %d and %d",
@@ -122,7 +124,8 @@ func (c *chance) bad(v *abi.View, out []abi.Decision) ([]abi.Decision, error) {
 		out = append(out, abi.Decision{Slot: v.Header.NSlots})
 	case 3:
 		out = append(out, abi.Decision{
-			Slot: c.r.Uint32N(8), Tokens: c.r.Uint32(), IDLow: c.r.Uint32(), Action: uint8(c.r.Uint32()),
+			Slot: c.r.Uint32N(8), Tokens: c.r.Uint32(), IDLow: c.r.Uint32(),
+			Action: uint8(c.r.Uint32()),
 		})
 	}
 	return out, nil

@@ -8,8 +8,8 @@ import (
 
 // Policy decides order and chunk lengths of a step.
 type Policy interface {
-	// Decide appends its decisions to out and returns it. After an error the built-in policy decides
-	// this step. The view is valid until Decide returns and must not be changed.
+	// Decide appends its decisions to out and returns it. After an error the built-in policy
+	// decides this step. The view is valid until Decide returns and must not be changed.
 	Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, error)
 }
 

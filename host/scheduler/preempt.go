@@ -21,8 +21,8 @@ func (s *Scheduler) preempt(q *sequence) {
 }
 
 // breakStall ends the one standstill that nothing outside would end: several sequences hold pages,
-// each needs more, none gets any. The last admitted gives way; a remote send, whose pages somebody is
-// reading, cannot wait again and fails.
+// each needs more, none gets any. The last admitted gives way; a remote send, whose pages somebody
+// is reading, cannot wait again and fails.
 func (s *Scheduler) breakStall() {
 	if !s.turn.short || !s.plan.Empty() || len(s.plan.Grants) > 0 {
 		return

@@ -82,8 +82,9 @@ func (s *Scheduler) proceed(e entry) (tokens int, ok bool) {
 	return tokens, true
 }
 
-// admit gives a queued sequence its first pages: what the prefix cache holds is shared, its tail page
-// copied or taken over, the rest of the chunk gets new pages. Nothing is taken where that fails.
+// admit gives a queued sequence its first pages: what the prefix cache holds is shared, its tail
+// page copied or taken over, the rest of the chunk gets new pages. Nothing is taken where that
+// fails.
 func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 	q := e.q
 	if s.turn.closed || len(s.held) >= s.limits.MaxSeqs || s.turn.admitted >= s.limits.MaxAdmit {
@@ -119,8 +120,8 @@ func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 	return 0, false
 }
 
-// room is the one predicate that admits a chunk: the pages it needs, and those to spare, must be free
-// or evictable.
+// room is the one predicate that admits a chunk: the pages it needs, and those to spare, must be
+// free or evictable.
 func (s *Scheduler) room(need int, admission bool) bool {
 	return need+s.spare(admission) <= s.cache.Available()
 }

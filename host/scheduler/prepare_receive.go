@@ -59,7 +59,8 @@ func (s *Scheduler) Delivered(id SequenceID, end int) error {
 		return fmt.Errorf("delivered: %w", err)
 	}
 	if q.delivered || end < q.matched || end > q.end {
-		return fmt.Errorf("delivered: sequence %d up to %d, prepared for [%d, %d), delivered already: %t: %w",
+		return fmt.Errorf("delivered: sequence %d up to %d, prepared for [%d, %d), "+
+			"delivered already: %t: %w",
 			id, end, q.matched, q.end, q.delivered, ErrWindow)
 	}
 	if q.state == Prepared {
@@ -72,9 +73,9 @@ func (s *Scheduler) Delivered(id SequenceID, end int) error {
 	return nil
 }
 
-// StartGenerate lets a prepared or received sequence go on by itself: → waiting, for its rest. begin
-// past what is here is ErrNotDelivered, as is a writer that has not delivered; begin short of what
-// was prepared leaves the gap to be computed here.
+// StartGenerate lets a prepared or received sequence go on by itself: → waiting, for its rest.
+// begin past what is here is ErrNotDelivered, as is a writer that has not delivered; begin short
+// of what was prepared leaves the gap to be computed here.
 func (s *Scheduler) StartGenerate(id SequenceID, begin int) error {
 	q, err := s.find(id, Prepared, Receiving)
 	if err != nil {
@@ -85,7 +86,8 @@ func (s *Scheduler) StartGenerate(id SequenceID, begin int) error {
 		return fmt.Errorf("start generate: sequence %d at %d of %d prompt tokens: %w",
 			id, begin, q.prompt, ErrWindow)
 	case q.state == Receiving && !q.delivered:
-		return fmt.Errorf("start generate: sequence %d is still being written: %w", id, ErrNotDelivered)
+		return fmt.Errorf("start generate: sequence %d is still being written: %w",
+			id, ErrNotDelivered)
 	case begin > q.computed:
 		return fmt.Errorf("start generate: sequence %d at %d, the KV here ends at %d: %w",
 			id, begin, q.computed, ErrNotDelivered)
@@ -131,7 +133,8 @@ func (s *Scheduler) Quarantine(id SequenceID) error {
 		return fmt.Errorf("quarantine: %w", err)
 	}
 	if q.delivered {
-		return fmt.Errorf("quarantine: sequence %d was delivered, its writer has gone: %w", id, ErrState)
+		return fmt.Errorf("quarantine: sequence %d was delivered, its writer has gone: %w",
+			id, ErrState)
 	}
 	s.isolate(q)
 	s.end(q, prefix.Keep)

@@ -29,8 +29,8 @@ func TestRandom(t *testing.T) {
 		"completed", "preempted", "copies", "forced", "trimmed", "fallback", "abandoned",
 		"cancelled waiting", "cancelled prefilling", "cancelled prepared", "cancelled receiving",
 		"cancelled decoding", "cancelled finished", "sent", "delivered", "started", "recomputed",
-		"quarantined", "refused: queue full", "refused: too long", "refused: pin", "pinned", "evicted",
-		"garbage", "failed",
+		"quarantined", "refused: queue full", "refused: too long", "refused: pin", "pinned",
+		"evicted", "garbage", "failed",
 	} {
 		if marks[mark] == 0 && *seeds >= 200 {
 			t.Errorf("no seed reached %q", mark)
@@ -98,7 +98,8 @@ func (w *world) cancel(c *client) error {
 		c.writer.gone = true
 	}
 	if reading := state == Finished || c.chunks > 0; c.req.Kind == RemoteSend && held != reading {
-		return fmt.Errorf("cancelled %v remote send %d: held %t, being read %t", state, c.req.ID, held, reading)
+		return fmt.Errorf("cancelled %v remote send %d: held %t, being read %t",
+			state, c.req.ID, held, reading)
 	}
 	if held && c.req.Kind == RemoteSend {
 		return nil // It stays until its reader has gone.
@@ -149,7 +150,8 @@ func (w *world) open(c *client) error {
 		}
 	}
 	if len(wr.flat) != c.grant.End-c.grant.Matched {
-		return fmt.Errorf("grant %d: %d slots for [%d, %d)", id, len(wr.flat), c.grant.Matched, c.grant.End)
+		return fmt.Errorf("grant %d: %d slots for [%d, %d)",
+			id, len(wr.flat), c.grant.Matched, c.grant.End)
 	}
 	c.writer = wr
 	w.writers = append(w.writers, wr)

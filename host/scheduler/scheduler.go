@@ -49,8 +49,8 @@ type Scheduler struct {
 	step uint64
 	now  time.Duration
 	plan Plan
-	// tails are the sources of the plan's copies, referenced until it has run; copied the sequences that
-	// wait for them.
+	// tails are the sources of the plan's copies, referenced until it has run; copied the
+	// sequences that wait for them.
 	tails  []kvcache.PageID
 	copied []*sequence
 	turn   turn
@@ -65,7 +65,8 @@ type Scheduler struct {
 // New returns an empty scheduler. A nil policy means the built-in one.
 func New(o Options, policy Policy) (*Scheduler, error) {
 	if o.PageSize < 1 || o.Pages < 2 || o.MaxModelLen < 1 {
-		return nil, fmt.Errorf("scheduler: %d pages of %d tokens for a length of %d: need at least 2, 1, 1",
+		return nil, fmt.Errorf("scheduler: %d pages of %d tokens for a length of %d: "+
+			"need at least 2, 1, 1",
 			o.Pages, o.PageSize, o.MaxModelLen)
 	}
 	limits, err := o.Limits.complete()
@@ -83,8 +84,8 @@ func New(o Options, policy Policy) (*Scheduler, error) {
 	return s, nil
 }
 
-// SetPolicy makes another policy decide from the next step on; it is shown every live slot. Nil means
-// the built-in one.
+// SetPolicy makes another policy decide from the next step on; it is shown every live slot. Nil
+// means the built-in one.
 func (s *Scheduler) SetPolicy(policy Policy) {
 	if policy == nil {
 		policy = &s.builtin
@@ -130,8 +131,8 @@ type Info struct {
 	Kind  Kind
 	// PromptTokens counts the prompt; for a remote send only up to End.
 	PromptTokens int
-	// Cached is how many prompt tokens the prefix cache had at its first admission, Computed how many
-	// positions have KV now, Generated how many tokens were sampled.
+	// Cached is how many prompt tokens the prefix cache had at its first admission, Computed how
+	// many positions have KV now, Generated how many tokens were sampled.
 	Cached, Computed, Generated int
 	// Pages counts its page table, Preempted how often it lost its pages.
 	Pages, Preempted int

@@ -34,7 +34,8 @@ func TestScenario(t *testing.T) {
 		t.Fatalf("no scripts: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runFile(t, file) })
+		name := strings.TrimSuffix(filepath.Base(file), ".txt")
+		t.Run(name, func(t *testing.T) { runFile(t, file) })
 	}
 }
 
@@ -67,7 +68,10 @@ func runFile(t *testing.T, file string) {
 }
 
 func runScenario(t *testing.T, body string) string {
-	sc := &script{t: t, texts: map[string][]int32{}, ids: map[string]SequenceID{}, names: map[SequenceID]string{}}
+	sc := &script{
+		t: t, texts: map[string][]int32{},
+		ids: map[string]SequenceID{}, names: map[SequenceID]string{},
+	}
 	sc.options(nil)
 	var out []string
 	for _, line := range strings.Split(body, "\n") {
@@ -121,9 +125,10 @@ func (sc *script) options(words []string) string {
 		PageSize: or("P", 16), Pages: or("pages", 257), MaxModelLen: or("length", 4096),
 		PrefixPages: or("prefix", -1), Role: 3,
 		Limits: Limits{
-			MaxSeqs: or("S", 4), TokenBudget: or("C", 128), ChunkMax: or("chunk", 0), MaxQueue: or("queue", 100),
+			MaxSeqs: or("S", 4), TokenBudget: or("C", 128), ChunkMax: or("chunk", 0),
 			ChunkAlign: or("align", 1), MaxAdmit: or("admit", 0), ReservePages: or("reserve", 0),
-			HardAge: time.Duration(or("age", 0)), MaxIdleSteps: or("idle", 0), MaxEmptySteps: or("empty", 0),
+			MaxQueue: or("queue", 100), HardAge: time.Duration(or("age", 0)),
+			MaxIdleSteps: or("idle", 0), MaxEmptySteps: or("empty", 0),
 		},
 	}
 	var err error

@@ -18,8 +18,8 @@ import (
 //	   ▼                       │
 //	prepared ──► receiving ────┘
 //
-// Every state may end in finished, and a reservation whose run failed goes back to waiting. A remote
-// send ends prefilling → finished.
+// Every state may end in finished, and a reservation whose run failed goes back to waiting. A
+// remote send ends prefilling → finished.
 var legal = [States][States]bool{
 	Waiting:    {Prefilling: true, Prepared: true, Finished: true},
 	Prefilling: {Decoding: true, Waiting: true, Finished: true},
@@ -40,8 +40,9 @@ type sequence struct {
 	// begin and end are the KV window; Local has none.
 	begin, end int
 
-	// pages is the page table, path how much of it is in the prefix tree, computed how many positions
-	// have their KV in it. matched of them came from the prefix cache when the pages were taken.
+	// pages is the page table, path how much of it is in the prefix tree, computed how many
+	// positions have their KV in it. matched of them came from the prefix cache when the pages
+	// were taken.
 	pages    []kvcache.PageID
 	path     prefix.Path
 	computed int

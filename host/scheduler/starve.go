@@ -2,10 +2,10 @@ package scheduler
 
 import "slices"
 
-// putStarvingFirst moves to the front what the policy has left out for too long: a running sequence
-// for MaxIdleSteps steps, a waiting one for HardAge. After a standstill everybody who holds pages and
-// still prefills comes first, and nobody is admitted until they are through: otherwise whoever gave
-// way would take the pages again.
+// putStarvingFirst moves to the front what the policy has left out for too long: a running
+// sequence for MaxIdleSteps steps, a waiting one for HardAge. After a standstill everybody who
+// holds pages and still prefills comes first, and nobody is admitted until they are through:
+// otherwise whoever gave way would take the pages again.
 func (s *Scheduler) putStarvingFirst() {
 	starving := s.turn.list[:0]
 	for _, q := range s.held {

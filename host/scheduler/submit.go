@@ -64,7 +64,8 @@ func (s *Scheduler) window(r *Request) error {
 		return fmt.Errorf("begin %d and end %d of %d prompt tokens, need 0 <= begin < end < %d: %w",
 			begin, end, n, n, ErrWindow)
 	case r.Kind == PrepareReceive && (r.Begin != 0 || r.End < 0 || r.End >= n):
-		return fmt.Errorf("begin %d and end %d of %d prompt tokens, need begin = 0 and 0 <= end < %d: %w",
+		return fmt.Errorf("begin %d and end %d of %d prompt tokens, need begin = 0 and "+
+			"0 <= end < %d: %w",
 			begin, end, n, n, ErrWindow)
 	}
 	return nil
@@ -93,7 +94,8 @@ func (s *Scheduler) fits(r *Request) error {
 	}
 	pages := s.pagesFor(len(r.Prompt))
 	if s.cache.Off() || s.options.Pages-taken-pages < s.pagesFor(most)+1 {
-		return fmt.Errorf("pinning %d of %d pages, %d pinned already, must leave %d for a full request: %w",
+		return fmt.Errorf("pinning %d of %d pages, %d pinned already, must leave %d for "+
+			"a full request: %w",
 			pages, s.options.Pages, taken, s.pagesFor(most)+1, ErrPinTooLarge)
 	}
 	return nil

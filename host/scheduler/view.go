@@ -6,8 +6,8 @@ import (
 	"github.com/kvrelay/engine/abi"
 )
 
-// hintsPerStep is how many waiting requests are looked up in the prefix cache anew in a step, so that
-// what policies are told of it stays near the truth at a bounded price.
+// hintsPerStep is how many waiting requests are looked up in the prefix cache anew in a step, so
+// that what policies are told of it stays near the truth at a bounded price.
 const hintsPerStep = 4
 
 // table keeps the policy's records. A request keeps its slot for as long as it lives; only what
@@ -116,8 +116,8 @@ func (t *table) mark(slot uint32) {
 	}
 }
 
-// slot returns one that no request has. There always is one: the table has as many slots as requests
-// may wait and hold pages.
+// slot returns one that no request has. There always is one: the table has as many slots as
+// requests may wait and hold pages.
 func (t *table) slot() int {
 	if n := len(t.free); n > 0 {
 		slot := t.free[n-1]
@@ -191,9 +191,9 @@ func (s *Scheduler) header(costs StepCosts) abi.Header {
 	free := s.cache.Available()
 	reserve := l.ReservePages + len(s.held)
 	h := abi.Header{
-		Magic: abi.Magic, Minor: abi.Minor, HeaderSize: abi.HeaderSize, RecordStride: abi.RecordSize,
-		DecisionStride: abi.DecisionSize,
-		Step:           s.step, NowNS: int64(s.now), NSlots: uint32(t.high), NChanged: uint32(len(t.changed)),
+		Magic: abi.Magic, Minor: abi.Minor, HeaderSize: abi.HeaderSize,
+		RecordStride: abi.RecordSize, DecisionStride: abi.DecisionSize,
+		Step: s.step, NowNS: int64(s.now), NSlots: uint32(t.high), NChanged: uint32(len(t.changed)),
 		NWaiting: uint32(len(s.queue)), NRunning: uint32(len(s.held)),
 		FreePages: uint32(free), TotalPages: uint32(s.options.Pages),
 		PageTokens: uint32(s.options.PageSize), TokenBudget: uint32(l.TokenBudget),
@@ -204,9 +204,10 @@ func (s *Scheduler) header(costs StepCosts) abi.Header {
 		LastStepUS:  uint32(costs.LastStep.Microseconds()),
 		CostFixedUS: uint32(costs.Fixed.Microseconds()),
 		CostTokenNS: uint32(costs.PerToken.Nanoseconds()), CostCtxPS: costs.PerContextTokenPS,
-		SendBacklogBytes: uint64(max(costs.SendBacklogBytes, 0)), LinkBytesPerUS: costs.LinkBytesPerUS,
-		KVBytesPerToken: uint32(s.options.KVBytesPerToken),
-		DecodeTokens:    uint32(min(s.states[Decoding], l.TokenBudget)),
+		SendBacklogBytes: uint64(max(costs.SendBacklogBytes, 0)),
+		LinkBytesPerUS:   costs.LinkBytesPerUS,
+		KVBytesPerToken:  uint32(s.options.KVBytesPerToken),
+		DecodeTokens:     uint32(min(s.states[Decoding], l.TokenBudget)),
 	}
 	for _, flag := range []struct {
 		on  bool

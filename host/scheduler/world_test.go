@@ -23,8 +23,8 @@ type world struct {
 	live   []*client
 	texts  [][]int32 // Prompts of the past, to be extended and repeated.
 	marks  map[string]int
-	// writers are peers that write to reserved slots; they go on until fenced, whatever happens to the
-	// reservation.
+	// writers are peers that write to reserved slots; they go on until fenced, whatever happens to
+	// the reservation.
 	writers []*writer
 	skips   bool
 }
@@ -60,11 +60,12 @@ func newWorld(seed uint64, marks map[string]int) *world {
 		align = 1 + r.IntN(4)
 	}
 	o := Options{
-		PageSize: 1 + r.IntN(5), Pages: 12 + r.IntN(40), MaxModelLen: 60, PrefixPages: -1, Role: 3, Seed: seed,
+		PageSize: 1 + r.IntN(5), Pages: 12 + r.IntN(40), MaxModelLen: 60, PrefixPages: -1,
+		Role: 3, Seed: seed,
 		Limits: Limits{
-			MaxSeqs: 1 + r.IntN(8), TokenBudget: budget, ChunkMax: align + r.IntN(budget), ChunkAlign: align,
-			MaxAdmit: r.IntN(4), MaxPreempt: 2, ReservePages: r.IntN(3), MaxQueue: 1 + r.IntN(12),
-			HardAge: 60, MaxIdleSteps: 10, MaxEmptySteps: 5,
+			MaxSeqs: 1 + r.IntN(8), TokenBudget: budget, ChunkMax: align + r.IntN(budget),
+			ChunkAlign: align, MaxAdmit: r.IntN(4), MaxPreempt: 2, ReservePages: r.IntN(3),
+			MaxQueue: 1 + r.IntN(12), HardAge: 60, MaxIdleSteps: 10, MaxEmptySteps: 5,
 		},
 	}
 	switch r.IntN(4) {
@@ -236,12 +237,14 @@ func (w *world) judge(p *Plan) error {
 		if q.state == Decoding {
 			decoding++
 			if q.idle > w.o.MaxIdleSteps+w.o.MaxSeqs {
-				return fmt.Errorf("step %d: decode %d was left out for %d steps", p.Step, q.id, q.idle)
+				return fmt.Errorf("step %d: decode %d was left out for %d steps",
+					p.Step, q.id, q.idle)
 			}
 		}
 	}
 	if !w.skips && p.Decodes != min(decoding, w.s.limits.TokenBudget) {
-		return fmt.Errorf("step %d: %d of %d running decodes have a token", p.Step, p.Decodes, decoding)
+		return fmt.Errorf("step %d: %d of %d running decodes have a token",
+			p.Step, p.Decodes, decoding)
 	}
 	for k, chunk := range p.Chunks {
 		q := w.s.byID[chunk.ID]
@@ -272,8 +275,10 @@ func (w *world) check() error {
 	}
 	for _, c := range w.live {
 		for position, page := range c.sent {
-			if got := w.m.slots[int(page)*w.m.pageSize+position%w.m.pageSize]; got != c.entries[position] {
-				return fmt.Errorf("remote send %d: position %d changed while it was being read", c.req.ID, position)
+			slot := int(page)*w.m.pageSize + position%w.m.pageSize
+			if w.m.slots[slot] != c.entries[position] {
+				return fmt.Errorf("remote send %d: position %d changed while it was being read",
+					c.req.ID, position)
 			}
 		}
 	}
