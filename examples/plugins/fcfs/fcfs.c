@@ -1,3 +1,6 @@
+//go:build ignore
+// (For the Go tests in this folder: this file is not theirs to compile.)
+
 /* fcfs: first come, first served. The rule is SPEC.md, "The rule of fcfs", and must stay equal to the
  * engine's native one, which decides when a module fails. */
 #include "pol.h"
