@@ -18,6 +18,7 @@ type send struct {
 	outgoing *transfer.Outgoing
 	reply    func(generation.Sent, error)
 	chunks   int
+	sealed   int // positions below were sealed
 	// queued: the scheduler knows the sequence. cause: why it was given up, answered when the
 	// transfer has ended and nobody reads the pages.
 	queued bool
@@ -131,9 +132,11 @@ func (e *Engine) sealSend(s *scheduler.Send) {
 		return
 	}
 	r.send.chunks++
-	if s.Last {
+	switch {
+	case s.Last:
 		r.send.outgoing.Seal()
-	} else {
+	case s.FreshEnd > r.send.sealed: // A preempted prompt computes again what has been sent.
+		r.send.sealed = s.FreshEnd
 		r.send.outgoing.SealChunk(s.FreshEnd)
 	}
 }

@@ -9,10 +9,14 @@ import (
 // prefill computes prompt chunks, local ones and those of remote sends alike, in the policy's order
 // and out of what the decodes left of the budget. What does not fit is passed over.
 func (s *Scheduler) prefill() {
+	charged := 0
 	for _, e := range s.turn.order {
 		q := e.q
 		if s.turn.ended {
 			return
+		}
+		if q.kind == PrepareReceive {
+			charged++
 		}
 		if q.kind == PrepareReceive || q.state != Waiting && q.state != Prefilling ||
 			q.preemptAt == s.step {
@@ -33,6 +37,32 @@ func (s *Scheduler) prefill() {
 		}
 		if tokens < e.tokens && tokens < q.target()-q.computed {
 			s.plan.Decision.Trimmed++
+		}
+		s.compute(q, tokens, false)
+	}
+	if charged+s.plan.Decision.Refused > 0 {
+		s.fillBudget()
+	}
+}
+
+// fillBudget gives the budget that the policy meant for entries that could not run, or that cost
+// none, to sequences that hold pages: they were admitted, and nobody else profits from their wait.
+// Without it a request that cannot be admitted would keep those before it from making room.
+func (s *Scheduler) fillBudget() {
+	for _, q := range s.held {
+		if s.turn.ended || s.turn.budget == 0 {
+			return
+		}
+		if q.state != Waiting && q.state != Prefilling || q.plannedAt == s.step ||
+			q.skipAt == s.step || q.preemptAt == s.step || q.remaining() == 0 {
+			continue
+		}
+		tokens, ok := s.proceed(entry{q: q, tokens: auto})
+		if !ok {
+			continue
+		}
+		if q.state == Waiting {
+			s.move(q, Prefilling)
 		}
 		s.compute(q, tokens, false)
 	}

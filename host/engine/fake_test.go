@@ -1,0 +1,301 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kvrelay/engine/host/batch"
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/scheduler"
+	"github.com/kvrelay/engine/host/transfer"
+)
+
+const (
+	fakeLayers = 3
+	fakeWords  = 61
+	pageSize   = 4
+)
+
+// fakeModel keeps in each slot a fingerprint of the token there and of the slot before, and
+// chooses the next token from all slots of a sequence. Any mistake in paging, chunking, sharing or
+// transfer becomes another token.
+type fakeModel struct {
+	mu    sync.Mutex
+	slots [fakeLayers][]uint64
+	fail  error // of the next run
+}
+
+func newFake(pages int) *fakeModel {
+	f := &fakeModel{}
+	for l := range f.slots {
+		f.slots[l] = make([]uint64, pages*pageSize)
+	}
+	return f
+}
+
+func mix(a, b uint64) uint64 {
+	x := (a ^ b*0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9
+	return x ^ x>>29
+}
+
+func slotOf(pages []kvcache.PageID, position int) int {
+	return int(pages[position/pageSize])*pageSize + position%pageSize
+}
+
+// Run implements Runner.
+func (f *fakeModel) Run(b *batch.Batch) ([][]float32, error) {
+	if err := f.fail; err != nil {
+		f.fail = nil
+		return nil, err
+	}
+	f.copy(b.Copies)
+	for layer := range fakeLayers {
+		f.mu.Lock()
+		for i := range b.Items {
+			f.append(&b.Items[i], layer)
+		}
+		f.mu.Unlock()
+		if b.LayerDone != nil {
+			b.LayerDone(layer)
+		}
+	}
+	var rows [][]float32
+	for i := range b.Items {
+		for range b.Items[i].Logits {
+			rows = append(rows, f.logits(&b.Items[i]))
+		}
+	}
+	return rows, nil
+}
+
+func (f *fakeModel) copy(copies []batch.Copy) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range copies {
+		for l := range f.slots {
+			for t := range c.Tokens {
+				f.slots[l][int(c.To)*pageSize+t] = f.slots[l][int(c.From)*pageSize+t]
+			}
+		}
+	}
+}
+
+func (f *fakeModel) append(item *batch.Item, layer int) {
+	for i, token := range item.Tokens {
+		position, before := item.Start+i, uint64(layer)
+		if position > 0 {
+			before = f.slots[layer][slotOf(item.Pages, position-1)]
+		}
+		f.slots[layer][slotOf(item.Pages, position)] = mix(before, uint64(token)+1)
+	}
+}
+
+// logits reads every slot of the sequence.
+func (f *fakeModel) logits(item *batch.Item) []float32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sum := uint64(0)
+	for position := range item.Start + len(item.Tokens) {
+		for l := range f.slots {
+			sum = mix(sum, f.slots[l][slotOf(item.Pages, position)])
+		}
+	}
+	row := make([]float32, fakeWords)
+	row[sum%fakeWords] = 1
+	return row
+}
+
+// oracle computes what the model must say, from the tokens alone.
+func oracle(prompt []int32, n int) []int32 {
+	tokens := append([]int32(nil), prompt...)
+	for range n {
+		var before [fakeLayers]uint64
+		sum := uint64(0)
+		for i, token := range tokens {
+			for l := range before {
+				if i == 0 {
+					before[l] = uint64(l)
+				}
+				before[l] = mix(before[l], uint64(token)+1)
+				sum = mix(sum, before[l])
+			}
+		}
+		tokens = append(tokens, int32(sum%fakeWords))
+	}
+	return tokens[len(prompt):]
+}
+
+// ReadPage implements transfer.Pages.
+func (f *fakeModel) ReadPage(layer int, r kvcache.SlotRange, dst []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range r.Count {
+		binary.LittleEndian.PutUint64(dst[8*i:], f.slots[layer][int(r.Page)*pageSize+r.First+i])
+	}
+	return nil
+}
+
+// WritePage implements transfer.Pages.
+func (f *fakeModel) WritePage(layer int, r kvcache.SlotRange, src []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range r.Count {
+		f.slots[layer][int(r.Page)*pageSize+r.First+i] = binary.LittleEndian.Uint64(src[8*i:])
+	}
+	return nil
+}
+
+// world is a prefill and a decode engine joined by a socket.
+type world struct {
+	t               *testing.T
+	prefill, decode *Engine
+	models          [2]*fakeModel
+	options         worldOptions
+}
+
+type worldOptions struct {
+	pages, seqs, budget, context int
+	recompute                    bool
+	rate                         int64
+}
+
+func newWorld(t *testing.T, o worldOptions) *world {
+	w := &world{t: t, options: o}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	var ends []interface{ Close() error }
+	for i := range 2 {
+		w.models[i] = newFake(o.pages)
+		e := w.engine(w.models[i])
+		models := []transfer.Model{{
+			Compat: transfer.Compat{Model: "fake", PageSize: pageSize, Layers: fakeLayers},
+			Pages:  w.models[i], SlotBytes: 8,
+		}}
+		receiver, err := transfer.NewReceiver(transfer.ReceiverOptions{Models: models,
+			Address: listener.Addr().String(), Random: rand.Reader, Events: e.Heard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sender, err := transfer.NewSender(transfer.SenderOptions{Models: models, Events: e.Heard,
+			MaxRate: o.rate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Connect(receiver, sender)
+		ends = append(ends, sender, receiver)
+		if i == 1 {
+			ends = append(ends, transfer.NewMux(listener, receiver))
+			w.decode = e
+		} else {
+			w.prefill = e
+		}
+		running.Go(func() { e.Run(ctx) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		for _, end := range ends {
+			_ = end.Close()
+		}
+	})
+	return w
+}
+
+func (w *world) engine(m *fakeModel) *Engine {
+	o := w.options
+	s, err := scheduler.New(scheduler.Options{
+		Limits: scheduler.Limits{MaxSeqs: o.seqs, TokenBudget: o.budget, MaxQueue: 1000},
+		Pages:  o.pages, PageSize: pageSize, MaxModelLen: o.context, PrefixPages: -1,
+		KVBytesPerToken: 8 * fakeLayers,
+	}, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return New(Options{Models: []Runner{m}, Scheduler: s, Context: o.context, MaxPending: 1000,
+		RecomputeOnFailure: o.recompute, Watch: checker{w.t, s}})
+}
+
+// checker verifies every invariant of the scheduler after each step.
+type checker struct {
+	t *testing.T
+	s *scheduler.Scheduler
+}
+
+func (c checker) State(scheduler.Stats, int) {
+	if err := c.s.Check(); err != nil {
+		c.t.Error(err)
+	}
+}
+func (checker) Step(Step)                {}
+func (checker) FirstToken(time.Duration) {}
+func (checker) NextToken(time.Duration)  {}
+func (checker) Finished(Finished)        {}
+func (checker) Transfer(transfer.Event)  {}
+
+// rest waits until nothing is left of any request and checks that all pages are free or cached.
+func (w *world) rest() {
+	w.t.Helper()
+	for _, e := range []*Engine{w.prefill, w.decode} {
+		for {
+			stats, leaked, err := e.Stats(w.t.Context())
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			left := 0
+			for _, n := range stats.States {
+				left += n
+			}
+			if left > 0 || stats.Quarantined > 0 {
+				continue // Each look is a turn of the loop; the test's own time limit bounds it.
+			}
+			if leaked != 0 || stats.Held != 0 || stats.Free+stats.Evictable != stats.Total {
+				w.t.Fatalf("pages are not all free or cached: %+v, leaked %d", stats, leaked)
+			}
+			break
+		}
+	}
+}
+
+// read takes a stream to its end.
+func read(ctx context.Context, s generation.Stream) ([]int32, error) {
+	var tokens []int32
+	for {
+		u, err := s.Next(ctx)
+		tokens = append(tokens, u.Tokens...)
+		if err != nil || u.Finish != "" {
+			return tokens, err
+		}
+	}
+}
+
+// handOver drives one request through both engines.
+func (w *world) handOver(ctx context.Context, ask generation.Request) ([]int32, error) {
+	reserved, err := w.decode.PrepareReceive(ctx, ask, -1)
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	begin := reserved.End
+	if reserved.Matched < reserved.End {
+		_, err = w.prefill.RemoteSend(ctx, ask, generation.Send{Begin: reserved.Matched,
+			End: reserved.End, Metadata: reserved.Metadata})
+		if err != nil {
+			return nil, fmt.Errorf("send: %w", err)
+		}
+	}
+	s, err := w.decode.StartGenerate(ctx, ask, begin)
+	if err != nil {
+		return nil, fmt.Errorf("start: %w", err)
+	}
+	return read(ctx, s)
+}
