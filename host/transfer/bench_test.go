@@ -94,6 +94,9 @@ func (r *rig) move(tb testing.TB, id string, tokens int) (int64, time.Duration) 
 	r.wait(tb, Opened, Sending)
 	start := time.Now()
 	for layer := range s.Layers {
+		for r.sender.Backlog() > freeBuffers/2*frameBytes {
+			time.Sleep(50 * time.Microsecond) // The next layer computes.
+		}
 		if err := out.Send(0, layer, tokens, pages); err != nil {
 			tb.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -159,7 +158,7 @@ func (s *Sender) dial(o *Outgoing) (net.Conn, *Error) {
 		last = err
 	}
 	if ctx.Err() != nil {
-		return nil, fault(Timeout, "no connection to %s within %v", o.meta.Address, s.options.Timeout)
+		return nil, fault(Timeout, "no connection to %s for %v", o.meta.Address, s.options.Timeout)
 	}
 	return nil, fault(Reset, "dial %s: %v", o.meta.Address, last)
 }
@@ -203,7 +202,7 @@ func (s *Sender) carry(o *Outgoing, conn net.Conn) {
 func (o *Outgoing) said(n int, err error) {
 	o.mu.Lock()
 	o.machine.Written(n)
-	o.machine.Crossed(n)
+	o.machine.Crossed(n, false)
 	if o.machine.Over() && err != nil {
 		o.machine.Written(len(o.machine.Output()))
 	}
@@ -237,7 +236,7 @@ func (o *Outgoing) deliver(conn net.Conn, what shipment) {
 	if ok {
 		n, err := s.write(o, conn, what.parcel.whole)
 		o.mu.Lock()
-		o.machine.Crossed(n)
+		o.machine.Crossed(n, true)
 		o.mu.Unlock()
 		if err != nil {
 			o.closed(fault(Reset, "write: %v", err))
@@ -263,8 +262,8 @@ func (s *Sender) write(o *Outgoing, conn net.Conn, p []byte) (written int, err e
 	return written, nil
 }
 
-// push writes all of p. A write that blocks is looked after: it ends when the machine does, and when
-// the peer took not one byte for a timeout.
+// push writes all of p. A write that blocks is looked after: it ends when the machine does, and
+// when the peer took not one byte for a timeout.
 func (s *Sender) push(o *Outgoing, conn net.Conn, p []byte) (written int, err error) {
 	for idle := 0; written < len(p); {
 		_ = conn.SetWriteDeadline(time.Now().Add(s.options.Timeout / beatsATimeout))
@@ -295,7 +294,8 @@ func (o *Outgoing) alive(stuck bool) bool {
 	now := o.sender.clock()
 	o.machine.Tick(now)
 	if stuck {
-		o.machine.Closed(fault(Timeout, "the receiver took no byte for %v", o.sender.options.Timeout), now)
+		why := fault(Timeout, "the receiver took no byte for %v", o.sender.options.Timeout)
+		o.machine.Closed(why, now)
 	}
 	return !o.machine.Over()
 }
@@ -347,146 +347,3 @@ func lost(err error) *Error {
 	}
 	return fault(Reset, "read: %v", err)
 }
-
-// sniffing bounds the connections whose kind is not known yet.
-const sniffing = 256
-
-// Mux tells micro-serving HTTP and KV frames apart on one port by their first byte: an HTTP method
-// starts with an ASCII letter, a frame does not. Whoever says nothing for a timeout is dropped.
-type Mux struct {
-	listener net.Listener
-	receiver *Receiver
-	timeout  time.Duration
-	http     chan net.Conn
-	places   chan struct{} // one token for each connection that is being sniffed
-	stop     chan struct{}
-	work     sync.WaitGroup
-
-	mu      sync.Mutex // guards what follows
-	unknown map[net.Conn]bool
-	closing bool
-}
-
-// NewMux takes connections from l until Close. Frame connections go to r; with r nil they are closed.
-func NewMux(l net.Listener, r *Receiver) *Mux {
-	m := &Mux{
-		listener: l, receiver: r, timeout: DefaultTimeout, http: make(chan net.Conn),
-		places: make(chan struct{}, sniffing), stop: make(chan struct{}),
-		unknown: map[net.Conn]bool{},
-	}
-	if r != nil {
-		m.timeout = r.options.Timeout
-	}
-	m.work.Go(m.accept)
-	return m
-}
-
-// HTTP is the listener for the HTTP server. Closing it closes the Mux.
-func (m *Mux) HTTP() net.Listener { return httpListener{m} }
-
-// Close stops listening, ends the connections whose kind is not known yet, and waits for their
-// goroutines. Connections of the Receiver end with it, those of the HTTP server with that.
-func (m *Mux) Close() error {
-	m.mu.Lock()
-	first := !m.closing
-	m.closing = true
-	for conn := range m.unknown {
-		_ = conn.SetReadDeadline(past)
-	}
-	m.mu.Unlock()
-	if !first {
-		return nil
-	}
-	close(m.stop)
-	err := m.listener.Close()
-	m.work.Wait()
-	return err
-}
-
-// accept hands each connection to a goroutine that finds out its kind. When all places are taken
-// it waits: the operating system's own queue is the bound. An error of the listener that is no end
-// (too many open files) is waited out.
-func (m *Mux) accept() {
-	for {
-		select {
-		case m.places <- struct{}{}:
-		case <-m.stop:
-			return
-		}
-		conn, err := m.listener.Accept()
-		if err == nil {
-			m.work.Go(func() { m.sniff(conn) })
-			continue
-		}
-		<-m.places
-		if errors.Is(err, net.ErrClosed) || !sleep(10*time.Millisecond, m.stop) {
-			return
-		}
-	}
-}
-
-func (m *Mux) sniff(conn net.Conn) {
-	first := make([]byte, 1)
-	_ = conn.SetReadDeadline(time.Now().Add(m.timeout))
-	m.watch(conn, true)
-	_, err := io.ReadFull(conn, first)
-	m.watch(conn, false)
-	<-m.places
-	_ = conn.SetReadDeadline(time.Time{})
-	switch {
-	case err == nil && first[0] == magic[0] && m.receiver != nil:
-		go m.receiver.Serve(conn, first)
-	case err == nil && isLetter(first[0]):
-		select {
-		case m.http <- &headed{Conn: conn, head: first}:
-		case <-m.stop:
-			conn.Close()
-		}
-	default:
-		conn.Close()
-	}
-}
-
-// watch keeps the connections that Close has to wake.
-func (m *Mux) watch(conn net.Conn, on bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.unknown[conn] = on
-	if !on {
-		delete(m.unknown, conn)
-	} else if m.closing {
-		_ = conn.SetReadDeadline(past)
-	}
-}
-
-func isLetter(b byte) bool { return 'A' <= b && b <= 'Z' || 'a' <= b && b <= 'z' }
-
-// headed is a connection of which the first bytes were read already.
-type headed struct {
-	net.Conn
-	head []byte
-}
-
-func (c *headed) Read(p []byte) (int, error) {
-	if len(c.head) > 0 {
-		n := copy(p, c.head)
-		c.head = c.head[n:]
-		return n, nil
-	}
-	return c.Conn.Read(p)
-}
-
-// httpListener is the HTTP server's side of a Mux.
-type httpListener struct{ m *Mux }
-
-func (l httpListener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.m.http:
-		return conn, nil
-	case <-l.m.stop:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l httpListener) Close() error   { return l.m.Close() }
-func (l httpListener) Addr() net.Addr { return l.m.listener.Addr() }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -144,9 +145,8 @@ func sameKV(t *testing.T, from, to Model, w Window, pages []kvcache.PageID, slot
 			}
 			p := w.Begin + i
 			source := int(pages[p/src.pageSize])*src.pageSize + p%src.pageSize
-			if !bytes.Equal(at(src.keys[layer], source, src.half), at(dst.keys[layer], slot, dst.half)) ||
-				!bytes.Equal(at(src.values[layer], source, src.half), at(dst.values[layer], slot, dst.half)) {
-				t.Fatalf("layer %d position %d: slot %d does not hold slot %d", layer, p, slot, source)
+			if !bytes.Equal(src.slot(layer, source), dst.slot(layer, slot)) {
+				t.Fatalf("layer %d position %d: slot %d is not slot %d", layer, p, slot, source)
 			}
 			if n := dst.writes[[2]int{layer, slot}]; n != 1 {
 				t.Fatalf("layer %d slot %d was written %d times", layer, slot, n)
@@ -159,4 +159,8 @@ func sameKV(t *testing.T, from, to Model, w Window, pages []kvcache.PageID, slot
 	}
 }
 
-func at(memory []byte, slot, size int) []byte { return memory[slot*size : (slot+1)*size] }
+// slot is the key and the value of one slot.
+func (p *fakePages) slot(layer, slot int) []byte {
+	from, to := slot*p.half, (slot+1)*p.half
+	return slices.Concat(p.keys[layer][from:to], p.values[layer][from:to])
+}

@@ -24,7 +24,8 @@ const (
 )
 
 func (k kind) String() string {
-	names := [...]string{"", "open", "accept", "data", "ack", "seal", "refuse", "cancel", "cancelled", "beat"}
+	names := [...]string{"", "open", "accept", "data", "ack", "seal", "refuse", "cancel",
+		"cancelled", "beat"}
 	if int(k) < len(names) && k != 0 {
 		return names[k]
 	}
@@ -40,8 +41,8 @@ const (
 	atEpoch      = 8
 	atLength     = 16
 	atChecksum   = 20
-	placeSize    = 12 // model, layer, position, count: in front of the KV of a data frame
-	dataHeadSize = headerSize + placeSize
+	dataHead     = 16 // in front of the KV of a data frame: its place and its checksum
+	dataHeadSize = headerSize + dataHead
 )
 
 // magic starts every frame. Its first byte is no ASCII letter, which HTTP starts with.
@@ -61,7 +62,7 @@ func (k kind) lengths() (least, most int) {
 	case kindAccept:
 		return 4, 4
 	case kindData:
-		return placeSize + 1, placeSize + MaxFrame
+		return dataHead + 1, dataHead + MaxFrame
 	case kindSeal, kindAck:
 		return sealSize, sealSize
 	case kindRefuse, kindCancel:
@@ -84,18 +85,19 @@ type pass struct {
 	token Token
 }
 
-// castagnoli is the table of CRC-32C, which processors compute in hardware.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// checksum covers token, header up to the checksum, and payload. Opening and refusing frames are
-// read by ends that may not know the token: theirs starts from sixteen zero bytes.
+// checksum covers token, header and payload; of a data frame's payload only the head, which holds
+// the checksum of the rest. Opening and refusing frames are read by ends that may not know the
+// token: theirs starts from sixteen zero bytes.
 func checksum(k kind, token Token, header, payload []byte) uint32 {
 	if k == kindOpen || k == kindRefuse {
 		token = Token{}
 	}
-	sum := crc32.Update(0, castagnoli, token[:])
-	sum = crc32.Update(sum, castagnoli, header[:atChecksum])
-	return crc32.Update(sum, castagnoli, payload)
+	if k == kindData {
+		payload = payload[:dataHead]
+	}
+	sum := crc32.Update(0, crc32.IEEETable, token[:])
+	sum = crc32.Update(sum, crc32.IEEETable, header[:atChecksum])
+	return crc32.Update(sum, crc32.IEEETable, payload)
 }
 
 // putHeader completes a frame in place: whole is a header's room and the payload behind it.
@@ -121,12 +123,17 @@ func appendFrame(dst []byte, k kind, p pass, payload []byte) []byte {
 // place says where the keys and values of a data frame belong: count positions of one layer.
 type place struct{ model, layer, position, count int }
 
-func (p place) put(dst []byte) {
-	binary.LittleEndian.PutUint16(dst[0:], uint16(p.model))
-	binary.LittleEndian.PutUint16(dst[2:], uint16(p.layer))
-	binary.LittleEndian.PutUint32(dst[4:], uint32(p.position))
-	binary.LittleEndian.PutUint32(dst[8:], uint32(p.count))
+// put writes the head of a data frame that carries kv.
+func (p place) put(head, kv []byte) {
+	binary.LittleEndian.PutUint16(head[0:], uint16(p.model))
+	binary.LittleEndian.PutUint16(head[2:], uint16(p.layer))
+	binary.LittleEndian.PutUint32(head[4:], uint32(p.position))
+	binary.LittleEndian.PutUint32(head[8:], uint32(p.count))
+	binary.LittleEndian.PutUint32(head[atSum:], crc32.ChecksumIEEE(kv))
 }
+
+// atSum is where a data frame's head has the checksum of its keys and values.
+const atSum = 12
 
 func readPlace(src []byte) place {
 	return place{
@@ -245,11 +252,17 @@ func (d *decoder) next(p pass) (f frame, ok bool, err *Error) {
 		return frame{}, false, fault(NotFound, "a frame of epoch %d, this is %d", f.epoch, p.epoch)
 	}
 	sum := checksum(f.kind, p.token, header, f.payload)
-	if sum != binary.LittleEndian.Uint32(header[atChecksum:]) {
+	if sum != binary.LittleEndian.Uint32(header[atChecksum:]) ||
+		f.kind == kindData && !intact(f.payload) {
 		return frame{}, false, fault(Checksum, "the checksum of a frame (%v) does not fit", f.kind)
 	}
 	d.spent = headerSize + length
 	return f, true, nil
+}
+
+// intact says whether the keys and values of a data frame are what its head says.
+func intact(payload []byte) bool {
+	return crc32.ChecksumIEEE(payload[dataHead:]) == binary.LittleEndian.Uint32(payload[atSum:])
 }
 
 func (d *decoder) judge(header []byte, k kind, length int) *Error {
@@ -267,10 +280,11 @@ func (d *decoder) judge(header []byte, k kind, length int) *Error {
 	}
 	least, most := k.lengths()
 	if k == kindData {
-		most = placeSize + d.bound
+		most = dataHead + d.bound
 	}
 	if length < least || length > most {
-		return fault(Malformed, "a frame (%v) of %d bytes, allowed are %d to %d", k, length, least, most)
+		return fault(Malformed, "a frame (%v) of %d bytes, allowed are %d to %d",
+			k, length, least, most)
 	}
 	return nil
 }

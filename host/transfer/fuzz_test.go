@@ -5,25 +5,30 @@ import (
 	"time"
 )
 
-// FuzzInbound feeds a receiver anything, alone or behind a right opening frame. It must refuse or
-// wait, write inside the lease only, and hold no more memory than what came justifies.
+// FuzzInbound feeds a receiver anything, alone or behind a right opening frame, or as payloads of
+// frames that are right otherwise. It must refuse or wait, write inside the lease only, and hold
+// no more memory than what came justifies.
 func FuzzInbound(f *testing.F) {
 	good := newPair(f, 1, smallShape, Window{Begin: 2, End: 10})
 	good.send(10)
 	good.seal(10)
 	good.move(1 << 20)
 	good.ship()
-	f.Add(good.there, true)
-	f.Add(good.there, false)
+	f.Add(good.there, true, false)
+	f.Add(good.there, false, false)
 	with := good.out.pass
 	for k := kindOpen; k <= kindBeat; k++ {
 		least, _ := k.lengths()
-		f.Add(appendFrame(nil, k, with, make([]byte, least)), true)
+		f.Add(appendFrame(nil, k, with, make([]byte, least)), true, false)
+		f.Add(append([]byte{byte(k), byte(least)}, make([]byte, least)...), true, true)
 	}
-	f.Fuzz(func(t *testing.T, stream []byte, behindOpening bool) {
+	f.Fuzz(func(t *testing.T, stream []byte, behindOpening, framed bool) {
 		p := newPair(t, 1, smallShape, Window{Begin: 2, End: 10})
 		if behindOpening {
 			p.move(1 << 20)
+		}
+		if framed {
+			stream = wrap(stream, p.out.pass)
 		}
 		came := firstBuffer
 		for len(stream) > 0 && !p.in.Over() {
@@ -41,6 +46,16 @@ func FuzzInbound(f *testing.F) {
 		p.ledger.Release("lease")
 		p.noLeak()
 	})
+}
+
+// wrap reads a kind, a length and a payload again and again, and makes a right frame of each.
+func wrap(text []byte, with pass) (stream []byte) {
+	for len(text) >= 2 {
+		n := min(int(text[1]), len(text)-2)
+		stream = appendFrame(stream, kind(text[0]), with, text[2:2+n])
+		text = text[2+n:]
+	}
+	return stream
 }
 
 // FuzzOutbound feeds a sender anything as the receiver's answer. It must fail or wait, and send no

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the golden frames and the tables of PROTOCOL.md anew")
+var update = flag.Bool("update", false, "write golden frames and the tables of PROTOCOL.md")
 
 // goldenFrames is one frame of each kind, as bytes on the wire.
 func goldenFrames(t *testing.T) map[string][]byte {
@@ -22,17 +22,17 @@ func goldenFrames(t *testing.T) map[string][]byte {
 	for i := range kv {
 		kv[i] = byte(i)
 	}
-	data := append(make([]byte, placeSize), kv...)
+	data := append(make([]byte, dataHead), kv...)
 	where := place{model: 0, layer: 1, position: 2, count: 2}
-	where.put(data)
-	s := seal{end: 6, bytes: 16, digest: leafOf(where, kv)}
+	where.put(data, kv)
+	s := seal{end: 6, bytes: 16, digest: leafOf(data)}
 	return map[string][]byte{
 		"open":      open,
 		"accept":    appendFrame(nil, kindAccept, with, []byte{2, 0, 0, 0}),
 		"data":      appendFrame(nil, kindData, with, data),
 		"seal":      appendFrame(nil, kindSeal, with, s.append(nil)),
 		"ack":       appendFrame(nil, kindAck, with, s.append(nil)),
-		"refuse":    appendFrame(nil, kindRefuse, pass{}, appendReason(nil, fault(Incompatible, "rope"))),
+		"refuse":    appendFrame(nil, kindRefuse, pass{}, appendReason(nil, fault(Busy, "why"))),
 		"cancel":    appendFrame(nil, kindCancel, with, appendReason(nil, fault(Cancelled, "why"))),
 		"cancelled": appendFrame(nil, kindCancelled, with, nil),
 		"beat":      appendFrame(nil, kindBeat, with, nil),

@@ -123,7 +123,8 @@ func (in *Inbound) Closed(now time.Duration) {
 	}
 }
 
-// Withdraw says that the lease was released: nothing is written from now on, and the sender is told.
+// Withdraw says that the lease was released: nothing is written from now on, and the sender is
+// told.
 func (in *Inbound) Withdraw(now time.Duration) {
 	if in.can(onRelease) {
 		in.move(onRelease, fault(Cancelled, "the reservation was released"), now)
@@ -164,8 +165,8 @@ func (in *Inbound) classify(f frame) (input, *Error) {
 	return onBad, fault(Malformed, "a frame (%v) from a sender", f.kind)
 }
 
-// obey does what a frame asks where the state lets it. What cannot be done becomes onBad, an opening
-// frame for which there is no seat onFull.
+// obey does what a frame asks where the state lets it. What cannot be done becomes onBad, an
+// opening frame for which there is no seat onFull.
 func (in *Inbound) obey(on input, f frame, now time.Duration) (input, *Error) {
 	var bad *Error
 	switch {
@@ -224,7 +225,7 @@ func (in *Inbound) begin(now time.Duration) {
 // write puts the keys and values of a data frame into the pages, if they are exactly the ones that
 // are due: the next positions of their layer, all of them reserved.
 func (in *Inbound) write(payload []byte, now time.Duration) *Error {
-	p, kv := readPlace(payload), payload[placeSize:]
+	p, kv := readPlace(payload), payload[dataHead:]
 	if p.model >= len(in.models) || p.layer >= in.grant.layouts[p.model].layers {
 		return fault(OutOfPlace, "model %d layer %d", p.model, p.layer)
 	}
@@ -245,7 +246,7 @@ func (in *Inbound) write(payload []byte, now time.Duration) *Error {
 	if !in.placed {
 		in.first, in.placed = now, true
 	}
-	in.sum = in.sum.add(leafOf(p, kv))
+	in.sum = in.sum.add(leafOf(payload))
 	in.bytes += int64(len(kv))
 	for at := p.position; at < end; {
 		r := l.run(at, end)
@@ -269,7 +270,7 @@ func (in *Inbound) seal(s seal, last bool, now time.Duration) *Error {
 		due := in.grant.layouts[m].due(s.end)
 		for layer, next := range in.next[m] {
 			if next != due {
-				return fault(OutOfPlace, "model %d layer %d: sealed below %d, but position %d is due",
+				return fault(OutOfPlace, "model %d layer %d: sealed below %d, but %d is due",
 					m, layer, s.end, next)
 			}
 		}

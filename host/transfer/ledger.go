@@ -95,7 +95,8 @@ func (l *Ledger) Grant(id string, res Reservation, now time.Duration) (string, e
 	}
 	flat := make([][]int, len(res.Segments))
 	for i, segments := range res.Segments {
-		g.layouts = append(g.layouts, newLayout(res.Window, l.options.Models[i], slices.Clone(segments)))
+		kept := newLayout(res.Window, l.options.Models[i], slices.Clone(segments))
+		g.layouts = append(g.layouts, kept)
 		flat[i] = flatten(segments)
 	}
 	text, err := l.key.sign(letter{
@@ -119,7 +120,7 @@ func (l *Ledger) mayGrant(id string, res Reservation) error {
 		return fault(Busy, "%s has a lease already", show(id))
 	}
 	if len(l.leases) >= l.options.MaxLeases {
-		return fault(Busy, "%d leases are held, the most are %d", len(l.leases), l.options.MaxLeases)
+		return fault(Busy, "%d leases are held, as many as may be", len(l.leases))
 	}
 	w := res.Window
 	if w.Begin < 0 || w.End < w.Begin || w.End > MaxPositions {
@@ -289,7 +290,8 @@ func (l *Ledger) settle(epoch uint64, o outcome, now time.Duration) *Error {
 		return fault(NotFound, "the lease was released")
 	}
 	event := Event{
-		Direction: Receiving, ID: g.id, Bytes: o.bytes, Wire: o.wire, Elapsed: o.elapsed, Err: o.err,
+		Direction: Receiving, ID: g.id,
+		Bytes: o.bytes, Wire: o.wire, Elapsed: o.elapsed, Err: o.err,
 	}
 	switch {
 	case o.err != nil:

@@ -21,10 +21,13 @@ func letterText(t testing.TB, l letter) string {
 
 func goodLetter() letter {
 	return letter{
-		Version: 1, Address: "127.0.0.1:7601", Lease: "l", Token: strings.Repeat("ab", 16), Epoch: 3,
+		Version: 1, Address: "127.0.0.1:7601", Lease: "l", Epoch: 3,
+		Token:  strings.Repeat("ab", 16),
 		Compat: "x", Models: [][]int{{2, 80, 32, 144, 8}},
 	}
 }
+
+var long = strings.Repeat("x", 300)
 
 var forty = Window{Begin: 10, End: 50}
 
@@ -50,7 +53,7 @@ func TestMetadataRefuses(t *testing.T) {
 	}{
 		"version":            {func(l *letter) { l.Version = 2 }, forty, "version 2"},
 		"no models":          {func(l *letter) { l.Models = nil }, forty, "0 lists of slots for 1"},
-		"two models":         {func(l *letter) { l.Models = append(l.Models, []int{0}) }, forty, "2 lists"},
+		"two models":         {func(l *letter) { l.Models = make([][]int, 2) }, forty, "2 lists"},
 		"empty list":         {func(l *letter) { l.Models[0] = nil }, forty, "0 numbers"},
 		"even list":          {func(l *letter) { l.Models[0] = []int{1, 2} }, forty, "2 numbers"},
 		"wrong nseg":         {func(l *letter) { l.Models[0][0] = 3 }, forty, "5 numbers"},
@@ -58,19 +61,19 @@ func TestMetadataRefuses(t *testing.T) {
 		"length zero":        {func(l *letter) { l.Models[0][2] = 0 }, forty, "0 slots"},
 		"overflowing length": {func(l *letter) { l.Models[0][2] = 1 << 62 }, forty, "segment 0"},
 		"negative slot":      {func(l *letter) { l.Models[0][1] = -2 }, forty, "slot -2"},
-		"huge slot":          {func(l *letter) { l.Models[0][1] = 1 << 40 }, forty, "starts at slot"},
-		"overlap":            {func(l *letter) { l.Models[0][3] = 111 }, forty, "slot 111 is named twice"},
+		"huge slot":          {func(l *letter) { l.Models[0][1] = 1 << 40 }, forty, "at slot"},
+		"overlap":            {func(l *letter) { l.Models[0][3] = 111 }, forty, "slot 111 is"},
 		"sum too small":      {func(l *letter) {}, Window{10, 51}, "40 slots"},
 		"sum too large":      {func(l *letter) {}, Window{10, 49}, "40 slots"},
 		"negative window":    {func(l *letter) {}, Window{-1, 39}, "no window"},
 		"backward window":    {func(l *letter) {}, Window{39, 3}, "no window"},
 		"short token":        {func(l *letter) { l.Token = "abcd" }, forty, "token"},
 		"long token":         {func(l *letter) { l.Token += "00" }, forty, "token"},
-		"token not hex":      {func(l *letter) { l.Token = strings.Repeat("zz", 16) }, forty, "token"},
+		"token not hex":      {func(l *letter) { l.Token = "zz" + l.Token[2:] }, forty, "token"},
 		"no lease":           {func(l *letter) { l.Lease = "" }, forty, "lease id"},
-		"long lease":         {func(l *letter) { l.Lease = strings.Repeat("x", 300) }, forty, "lease id"},
+		"long lease":         {func(l *letter) { l.Lease = long }, forty, "lease id"},
 		"no port":            {func(l *letter) { l.Address = "127.0.0.1" }, forty, "host:port"},
-		"a scheme":           {func(l *letter) { l.Address = "http://127.0.0.1:80" }, forty, "host:port"},
+		"a scheme":           {func(l *letter) { l.Address = "http://a:80" }, forty, "host:port"},
 		"a path":             {func(l *letter) { l.Address = "host:80/x" }, forty, "host:port"},
 		"a user":             {func(l *letter) { l.Address = "a@host:80" }, forty, "host:port"},
 		"port 0":             {func(l *letter) { l.Address = "host:0" }, forty, "host:port"},
@@ -84,15 +87,17 @@ func TestMetadataRefuses(t *testing.T) {
 			l := goodLetter()
 			c.change(&l)
 			_, bad := parseMetadata(letterText(t, l), c.window, 1)
-			if bad == nil || bad.Reason != InvalidMetadata || !strings.Contains(bad.Detail, c.says) {
+			if bad == nil || bad.Reason != InvalidMetadata ||
+				!strings.Contains(bad.Detail, c.says) {
 				t.Fatalf("got %v, want %q", bad, c.says)
 			}
 		})
 	}
 	good := letterText(t, goodLetter())
 	for name, text := range map[string]string{
-		"empty": "", "no base64": "ä" + good, "cut": good[:len(good)-1], "newline": good[:8] + "\n" + good[8:],
-		"short": "AAAA", "too long": strings.Repeat("A", MaxMetadata+4),
+		"empty": "", "no base64": "ä" + good, "cut": good[:len(good)-1],
+		"newline": good[:8] + "\n" + good[8:],
+		"short":   "AAAA", "too long": strings.Repeat("A", MaxMetadata+4),
 		"no JSON": base64.StdEncoding.EncodeToString(make([]byte, 64)),
 	} {
 		if _, bad := parseMetadata(text, forty, 1); bad == nil || bad.Reason != InvalidMetadata {
@@ -119,7 +124,8 @@ func TestCompress(t *testing.T) {
 	if bad != nil || !slices.Equal(back, segments) {
 		t.Fatal(back, bad)
 	}
-	if got := flatten(Compress([]int{-1, -1, 0, 1, -1})); !slices.Equal(got, []int{3, -1, 2, 0, 2, -1, 1}) {
+	want := []int{3, -1, 2, 0, 2, -1, 1}
+	if got := flatten(Compress([]int{-1, -1, 0, 1, -1})); !slices.Equal(got, want) {
 		t.Fatalf("%v", got)
 	}
 	if got := flatten(Compress(nil)); !slices.Equal(got, []int{0}) {
@@ -177,7 +183,8 @@ func TestPeers(t *testing.T) {
 	for address, allowed := range map[string]bool{
 		"10.0.0.7:1": true, "10.0.1.7:1": false, "192.168.7.9:1": true, "192.168.7.8:1": false,
 		"[fd00::1]:1": true, "[::ffff:10.0.0.7]:1": true, "[::ffff:127.0.0.1]:1": false,
-		"127.0.0.1:1": false, "0.0.0.0:1": false, "[fe80::1%eth0]:1": false, "169.254.169.254:80": false,
+		"127.0.0.1:1": false, "0.0.0.0:1": false, "[fe80::1%eth0]:1": false,
+		"169.254.169.254:80": false,
 	} {
 		e, bad := parseEndpoint(address)
 		if bad == nil {
@@ -203,13 +210,15 @@ func TestPeers(t *testing.T) {
 	if _, bad := p.judge(other, []netip.Addr{outside.addr, inside.addr}); bad != nil {
 		t.Error("one allowed address is enough")
 	}
-	for _, entry := range []string{"", "10.0.0.0/33", "a b", "http://x", "-x.example", "1.2.3", "host:80"} {
+	wrong := []string{"", "10.0.0.0/33", "a b", "http://x", "-x.example", "1.2.3", "host:80"}
+	for _, entry := range wrong {
 		if _, err := ParsePeers([]string{entry}); err == nil {
 			t.Errorf("%q is taken for a peer", entry)
 		}
 	}
 	def, err := ParsePeers(nil)
-	if err != nil || !def.allowsAddr(netip.MustParseAddr("127.8.0.1")) || !def.allowsAddr(netip.MustParseAddr("::1")) ||
+	if err != nil || !def.allowsAddr(netip.MustParseAddr("127.8.0.1")) ||
+		!def.allowsAddr(netip.MustParseAddr("::1")) ||
 		def.allowsAddr(netip.MustParseAddr("10.0.0.1")) {
 		t.Error("the default is not loopback", err)
 	}
@@ -231,7 +240,8 @@ func FuzzMetadata(f *testing.F) {
 				continue
 			}
 			for _, segments := range m.Segments {
-				l := newLayout(w, Model{Compat: Compat{PageSize: 16, Layers: 1}, SlotBytes: 2}, segments)
+				one := Model{Compat: Compat{PageSize: 16, Layers: 1}, SlotBytes: 2}
+				l := newLayout(w, one, segments)
 				sent := 0
 				for p := l.due(w.Begin); p < w.End; {
 					r := l.run(p, w.End)

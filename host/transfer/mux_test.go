@@ -84,7 +84,8 @@ func TestMuxDropsTheSilent(t *testing.T) {
 		m := NewMux(l, nil)
 		silent := l.dial()
 		began := time.Now()
-		if _, err := silent.Read(make([]byte, 1)); err != io.EOF || time.Since(began) != DefaultTimeout {
+		_, err := silent.Read(make([]byte, 1))
+		if err != io.EOF || time.Since(began) != DefaultTimeout {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		frame := l.dial() // No receiver here: a frame's connection is closed.
@@ -140,8 +141,8 @@ func TestLoopback(t *testing.T) {
 	sameKV(t, r.from, r.to, Window{End: 100}, firstPages(25), slots)
 }
 
-// Many transfers over real sockets at once, some cancelled, some released in their middle: each ends
-// in one event, and nothing is left. Made for the race detector.
+// Many transfers over real sockets at once, some cancelled, some released in their middle: each
+// ends in one event, and nothing is left. Made for the race detector.
 func TestHammer(t *testing.T) {
 	const transfers = 60
 	r := newRig(t, shape{layers: 3, pages: 320, pageSize: 4, slotBytes: 8})

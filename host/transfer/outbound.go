@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Outbound is the sender's end of one transfer. It is pure: bytes and the time go in, bytes come out
-// (Output; data frames go straight from their buffers, see Data) and events (Events).
+// Outbound is the sender's end of one transfer. It is pure: bytes and the time go in, bytes come
+// out (Output; data frames go straight from their buffers, see Data) and events (Events).
 type Outbound struct {
 	line
 	id      string
@@ -16,12 +16,14 @@ type Outbound struct {
 
 	from   int
 	sum    digest
-	bytes  int64
+	bytes  int64 // of keys and values in data frames
 	first  time.Duration
-	placed bool   // first is set
-	seals  []seal // said and not acknowledged, oldest first
-	why    *Error // what made it give up
-	events []Event
+	placed bool // first is set
+
+	crossed int64  // bytes of keys and values written to the connection
+	seals   []seal // said and not acknowledged, oldest first
+	why     *Error // what made it give up
+	events  []Event
 }
 
 // NewOutbound is the sender's end of a transfer to the receiver that made m.
@@ -82,8 +84,14 @@ func (o *Outbound) Data(p *parcel, now time.Duration) bool {
 	return true
 }
 
-// Crossed says that so many bytes were written to the connection.
-func (o *Outbound) Crossed(n int) { o.wire += int64(n) }
+// Crossed says that n bytes were written to the connection; of a data frame, counted from its
+// start.
+func (o *Outbound) Crossed(n int, ofData bool) {
+	o.wire += int64(n)
+	if ofData {
+		o.crossed += int64(max(0, n-dataHeadSize))
+	}
+}
 
 // Seal says that all data frames below end were written: a chunk, or with the window's end all.
 func (o *Outbound) Seal(end int, now time.Duration) {
@@ -177,7 +185,7 @@ func (o *Outbound) classify(f frame) (input, *Error) {
 			o.from = int(binary.LittleEndian.Uint32(f.payload))
 		}
 		if o.from > o.end {
-			return onBad, fault(Malformed, "accepted from %d on, the window ends at %d", o.from, o.end)
+			return onBad, fault(Malformed, "accepted from %d on, the end is %d", o.from, o.end)
 		}
 		return onAccept, nil
 	case kindAck:
@@ -214,7 +222,7 @@ func (o *Outbound) move(on input, why *Error, now time.Duration) {
 	if o.why == nil {
 		o.why = why
 	}
-	event := Event{Direction: Sending, ID: o.id, Bytes: o.bytes, Wire: o.wire}
+	event := Event{Direction: Sending, ID: o.id, Bytes: o.crossed, Wire: o.wire}
 	switch {
 	case on == onCancel:
 		o.say(kindCancelled, nil, now)

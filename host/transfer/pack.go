@@ -15,9 +15,9 @@ type parcel struct {
 
 // finish completes the frame and its leaf of the digest.
 func (p *parcel) finish(with pass) {
-	p.put(p.whole[headerSize:])
+	p.put(p.whole[headerSize:], p.whole[dataHeadSize:])
 	putHeader(p.whole, kindData, with)
-	p.leaf = leafOf(p.place, p.whole[dataHeadSize:])
+	p.leaf = leafOf(p.whole[headerSize:])
 }
 
 // packer cuts what each layer owes into data frames. A frame holds consecutive positions; its keys
@@ -108,8 +108,8 @@ type source struct {
 	pages []kvcache.PageID
 }
 
-// read fills dst, the canonical layout of n slots. Both ends usually cut positions into pages alike;
-// where they do not, the piece is put together from parts of several pages.
+// read fills dst, the canonical layout of n slots. Both ends usually cut positions into pages
+// alike; where they do not, the piece is put together from parts of several pages.
 func (p *packer) read(out *parcel, l *layout, s source, dst []byte) *Error {
 	half := len(dst) / 2
 	keyBytes := l.slotBytes / 2
@@ -117,7 +117,8 @@ func (p *packer) read(out *parcel, l *layout, s source, dst []byte) *Error {
 		position := s.at + done
 		first := position % l.pageSize
 		r := kvcache.SlotRange{
-			Page: s.pages[position/l.pageSize], First: first, Count: min(s.n-done, l.pageSize-first),
+			Page: s.pages[position/l.pageSize], First: first,
+			Count: min(s.n-done, l.pageSize-first),
 		}
 		part := dst
 		if r.Count < s.n {

@@ -35,7 +35,8 @@ type pair struct {
 // newPair grants a lease on random pages and opens a transfer to it. A test changes what it wants
 // to see go wrong.
 func newPair(t testing.TB, seed uint64, s shape, w Window) *pair {
-	p := &pair{t: t, rand: rand.New(rand.NewPCG(seed, 1)), from: s.model(), to: s.model(), window: w}
+	p := &pair{t: t, rand: rand.New(rand.NewPCG(seed, 1)), window: w}
+	p.from, p.to = s.model(), s.model()
 	pagesOf(p.from).fill(seed)
 	p.pages, _ = slotsFor(p.rand, s, 0, w.End)
 	_, p.slots = slotsFor(p.rand, s, w.Begin, w.End)
@@ -67,7 +68,8 @@ func (p *pair) grant(id string) *Metadata {
 func (p *pair) connect(m *Metadata) {
 	p.in = p.ledger.Connect(p.now)
 	p.out = NewOutbound("out", m, []Model{p.from}, DefaultTimeout)
-	p.pack = newPacker(m, []Model{p.from}, p.window.Begin, func(n int) []byte { return make([]byte, n) })
+	room := func(n int) []byte { return make([]byte, n) }
+	p.pack = newPacker(m, []Model{p.from}, p.window.Begin, room)
 	p.pack.most = 5 * p.from.SlotBytes
 	p.there, p.back, p.queue, p.cut = nil, nil, nil, false
 	p.out.Start(p.now)
@@ -100,7 +102,7 @@ func (p *pair) ship() {
 			next.parcel.finish(p.out.pass)
 			if p.out.Data(next.parcel, p.now) {
 				p.there = append(p.there, next.parcel.whole...)
-				p.out.Crossed(len(next.parcel.whole))
+				p.out.Crossed(len(next.parcel.whole), true)
 			}
 		}
 		p.there = append(p.there, p.out.Output()...)
@@ -118,7 +120,8 @@ func (p *pair) move(n int) {
 	p.note()
 }
 
-func (p *pair) feed(src []byte, n int, space func() []byte, filled func(int, time.Duration)) []byte {
+// feed gives at most n bytes of src to one end, and returns the rest.
+func (p *pair) feed(src []byte, n int, space func() []byte, filled filled) []byte {
 	for n > 0 && len(src) > 0 {
 		k := min(n, len(src), 1+p.rand.IntN(40))
 		k = copy(space(), src[:k])
@@ -127,6 +130,8 @@ func (p *pair) feed(src []byte, n int, space func() []byte, filled func(int, tim
 	}
 	return src
 }
+
+type filled = func(n int, now time.Duration)
 
 // note keeps the events of both ends.
 func (p *pair) note() {

@@ -112,7 +112,8 @@ func isHostName(host string) bool {
 	}
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	for _, label := range labels {
-		if label == "" || len(label) > 63 || label[0] == '-' || strings.Trim(label, hostLetters) != "" {
+		if label == "" || len(label) > 63 || label[0] == '-' ||
+			strings.Trim(label, hostLetters) != "" {
 			return false
 		}
 	}

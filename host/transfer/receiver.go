@@ -29,7 +29,8 @@ type ReceiverOptions struct {
 }
 
 // Reservation is what a lease gives the right to write: the positions of Window, and per model the
-// slots they go to, as run-length segments (Compress makes them). The k-th slot is position Begin+k's.
+// slots they go to, as run-length segments (Compress makes them). The k-th slot is position
+// Begin+k's.
 type Reservation struct {
 	Window   Window
 	Segments [][]Segment
@@ -124,8 +125,8 @@ func (r *Receiver) Leases() LeaseCounts {
 	return r.ledger.Counts()
 }
 
-// Close ends all connections and waits for their goroutines: transfers under way fail, leases without
-// a writer end without an event. After it no event is told.
+// Close ends all connections and waits for their goroutines: transfers under way fail, leases
+// without a writer end without an event. After it no event is told.
 func (r *Receiver) Close() error {
 	r.mu.Lock()
 	if !r.ended {

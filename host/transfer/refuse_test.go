@@ -78,11 +78,11 @@ func flipAt(stream []byte, before, at int, flip byte) int {
 }
 
 // insideOnly asserts that no slot outside the lease was written, and none twice.
-func insideOnly(t *testing.T, p *pair) {
+func insideOnly(t testing.TB, p *pair) {
 	t.Helper()
 	for where, n := range pagesOf(p.to).writes {
 		if n > 1 || !slices.Contains(p.slots, where[1]) {
-			t.Fatalf("layer %d slot %d written %d times; reserved are %v", where[0], where[1], n, p.slots)
+			t.Fatalf("layer and slot %v written %d times; reserved are %v", where, n, p.slots)
 		}
 	}
 }
@@ -131,7 +131,7 @@ func TestRefusedOpenings(t *testing.T) {
 			o.metadata[len(o.metadata)-1] ^= 1
 		}},
 		{"no metadata", InvalidMetadata, "", func(_ *pair, o *opening) { o.metadata = nil }},
-		{"metadata of another receiver", InvalidMetadata, "since it started", func(p *pair, o *opening) {
+		{"another receiver's metadata", InvalidMetadata, "it started", func(p *pair, o *opening) {
 			other := newPair(t, 10, smallShape, p.window)
 			o.metadata = retry(other).raw
 		}},
@@ -238,67 +238,93 @@ func attack(t *testing.T, frames func(p *pair) []byte) *pair {
 	return p
 }
 
+// attempt is the frames of an attack.
+type attempt func(p *pair) []byte
+
 func dataFrame(p *pair, at place, kv int) []byte {
-	payload := make([]byte, placeSize+kv)
-	at.put(payload)
+	payload := make([]byte, dataHead+kv)
+	at.put(payload, payload[dataHead:])
 	return appendFrame(nil, kindData, p.out.pass, payload)
 }
 
+// data is data frames for the given places, each with as many slots of KV as it says.
+func data(places ...place) attempt {
+	return func(p *pair) (all []byte) {
+		for _, at := range places {
+			all = append(all, dataFrame(p, at, at.count*smallShape.slotBytes)...)
+		}
+		return all
+	}
+}
+
+// sized is a data frame that carries other bytes than its count says.
+func sized(at place, kv int) attempt {
+	return func(p *pair) []byte { return dataFrame(p, at, kv) }
+}
+
+func other(k kind, payload int) attempt {
+	return func(p *pair) []byte { return appendFrame(nil, k, p.out.pass, make([]byte, payload)) }
+}
+
+func sealAt(end int, before ...attempt) attempt {
+	return func(p *pair) (all []byte) {
+		for _, a := range before {
+			all = append(all, a(p)...)
+		}
+		return appendFrame(all, kindSeal, p.out.pass, seal{end: end}.append(nil))
+	}
+}
+
+// altered is a beat with a byte of its header changed.
+func altered(at int, value byte) attempt {
+	return func(p *pair) []byte {
+		f := appendFrame(nil, kindBeat, p.out.pass, nil)
+		f[at] = value
+		return f
+	}
+}
+
+func strayed(with pass) attempt {
+	return func(p *pair) []byte {
+		if with.epoch == 0 {
+			with.epoch = p.out.pass.epoch
+		}
+		return appendFrame(nil, kindBeat, with, nil)
+	}
+}
+
+// The window is [2, 10), there are three layers.
 func TestHostileFrames(t *testing.T) {
 	slot := smallShape.slotBytes
-	sealAt := func(p *pair, s seal) []byte {
-		return appendFrame(nil, kindSeal, p.out.pass, s.append(nil))
-	}
 	cases := map[string]struct {
 		reason Reason
-		frames func(p *pair) []byte
+		frames attempt
 	}{
-		"before the window": {OutOfPlace, func(p *pair) []byte { return dataFrame(p, place{0, 0, 1, 1}, slot) }},
-		"beyond the window": {OutOfPlace, func(p *pair) []byte {
-			return slices.Concat(dataFrame(p, place{0, 0, 2, 7}, 7*slot), dataFrame(p, place{0, 0, 9, 2}, 2*slot))
-		}},
-		"a position left out": {OutOfPlace, func(p *pair) []byte { return dataFrame(p, place{0, 0, 3, 1}, slot) }},
-		"another model":       {OutOfPlace, func(p *pair) []byte { return dataFrame(p, place{1, 0, 2, 1}, slot) }},
-		"another layer":       {OutOfPlace, func(p *pair) []byte { return dataFrame(p, place{0, 3, 2, 1}, slot) }},
-		"too few bytes":       {OutOfPlace, func(p *pair) []byte { return dataFrame(p, place{0, 0, 2, 2}, slot) }},
-		"no positions":        {OutOfPlace, func(p *pair) []byte { return dataFrame(p, place{0, 0, 2, 0}, slot) }},
-		"a huge count":        {OutOfPlace, func(p *pair) []byte { return dataFrame(p, place{0, 0, 2, 1<<32 - 1}, slot) }},
-		"more than the lease": {Malformed, func(p *pair) []byte { return dataFrame(p, place{0, 0, 2, 8}, 9*slot) }},
-		"a slot twice": {OutOfPlace, func(p *pair) []byte {
-			return slices.Concat(dataFrame(p, place{0, 0, 2, 1}, slot), dataFrame(p, place{0, 0, 2, 1}, slot))
-		}},
-		"sealed too early": {OutOfPlace, func(p *pair) []byte { return sealAt(p, seal{end: 10}) }},
-		"a chunk sealed too early": {OutOfPlace, func(p *pair) []byte {
-			return slices.Concat(dataFrame(p, place{0, 0, 2, 1}, slot), sealAt(p, seal{end: 3}))
-		}},
-		"a seal beyond the end":  {OutOfPlace, func(p *pair) []byte { return sealAt(p, seal{end: 11}) }},
-		"a seal before begin":    {OutOfPlace, func(p *pair) []byte { return sealAt(p, seal{end: 2}) }},
-		"opened twice":           {Malformed, func(p *pair) []byte { return appendFrame(nil, kindOpen, p.out.pass, make([]byte, openFixedSize)) }},
-		"a frame of a receiver":  {Malformed, func(p *pair) []byte { return appendFrame(nil, kindAccept, p.out.pass, make([]byte, 4)) }},
-		"an answer to no cancel": {Malformed, func(p *pair) []byte { return appendFrame(nil, kindCancelled, p.out.pass, nil) }},
-		"an unknown kind":        {Malformed, func(p *pair) []byte { return appendFrame(nil, 77, p.out.pass, nil) }},
-		"not the magic":          {Malformed, func(p *pair) []byte { return bytes.Repeat([]byte("GET / "), 8) }},
-		"flags": {Malformed, func(p *pair) []byte {
-			f := appendFrame(nil, kindBeat, p.out.pass, nil)
-			f[atFlags] = 1
-			return f
-		}},
-		"another version": {Incompatible, func(p *pair) []byte {
-			f := appendFrame(nil, kindBeat, p.out.pass, nil)
-			f[atVersion] = 2
-			return f
-		}},
-		"a stale epoch": {NotFound, func(p *pair) []byte {
-			return appendFrame(nil, kindBeat, pass{p.out.pass.epoch - 1, p.out.pass.token}, nil)
-		}},
-		"another token": {Checksum, func(p *pair) []byte { return appendFrame(nil, kindBeat, pass{p.out.pass.epoch, Token{1}}, nil) }},
-		"a wrong digest": {Digest, func(p *pair) []byte {
-			var all []byte
-			for layer := range smallShape.layers {
-				all = append(all, dataFrame(p, place{0, layer, 2, 8}, 8*slot)...)
-			}
-			return append(all, sealAt(p, seal{end: 10, bytes: int64(3 * 8 * slot)})...)
-		}},
+		"before the window":      {OutOfPlace, data(place{0, 0, 1, 1})},
+		"beyond the window":      {OutOfPlace, data(place{0, 0, 2, 7}, place{0, 0, 9, 2})},
+		"a position left out":    {OutOfPlace, data(place{0, 0, 3, 1})},
+		"a slot twice":           {OutOfPlace, data(place{0, 0, 2, 1}, place{0, 0, 2, 1})},
+		"another model":          {OutOfPlace, data(place{1, 0, 2, 1})},
+		"another layer":          {OutOfPlace, data(place{0, 3, 2, 1})},
+		"too few bytes":          {OutOfPlace, sized(place{0, 0, 2, 2}, slot)},
+		"no positions":           {OutOfPlace, sized(place{0, 0, 2, 0}, slot)},
+		"a huge count":           {OutOfPlace, sized(place{0, 0, 2, 1<<32 - 1}, slot)},
+		"more than the lease":    {Malformed, sized(place{0, 0, 2, 8}, 9*slot)},
+		"sealed with nothing":    {OutOfPlace, sealAt(10)},
+		"a chunk of one layer":   {OutOfPlace, sealAt(3, data(place{0, 0, 2, 1}))},
+		"a seal beyond the end":  {OutOfPlace, sealAt(11)},
+		"a seal before begin":    {OutOfPlace, sealAt(2)},
+		"opened twice":           {Malformed, other(kindOpen, openFixedSize)},
+		"a frame of a receiver":  {Malformed, other(kindAccept, 4)},
+		"an answer to no cancel": {Malformed, other(kindCancelled, 0)},
+		"an unknown kind":        {Malformed, other(77, 0)},
+		"not the magic":          {Malformed, altered(0, 'G')},
+		"flags":                  {Malformed, altered(atFlags, 1)},
+		"another version":        {Incompatible, altered(atVersion, 2)},
+		"a stale epoch":          {NotFound, strayed(pass{epoch: 77})},
+		"another token":          {Checksum, strayed(pass{token: Token{1}})},
+		"a wrong digest": {Digest, sealAt(10, data(
+			place{0, 0, 2, 8}, place{0, 1, 2, 8}, place{0, 2, 2, 8}))},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

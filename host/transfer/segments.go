@@ -48,7 +48,7 @@ func flatten(segments []Segment) []int {
 // unflatten is the inverse of flatten; the error names the first number that cannot be.
 func unflatten(flat []int) ([]Segment, *Error) {
 	if len(flat) == 0 || len(flat)%2 == 0 || flat[0] != len(flat)/2 {
-		return nil, fault(InvalidMetadata, "a list of %d numbers is not [n, slot, count, ...]", len(flat))
+		return nil, fault(InvalidMetadata, "%d numbers are not [n, slot, count, ...]", len(flat))
 	}
 	segments := make([]Segment, 0, flat[0])
 	for i := 1; i < len(flat); i += 2 {

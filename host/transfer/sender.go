@@ -37,8 +37,8 @@ const maxWaiting = 1024
 // freeBuffers bounds the frame buffers kept for the next frames.
 const freeBuffers = 64
 
-// Sender is the prefill side: it carries KV to the receivers that metadata strings name. Its methods
-// may be called from any goroutine and never wait for a peer.
+// Sender is the prefill side: it carries KV to the receivers that metadata strings name. Its
+// methods may be called from any goroutine and never wait for a peer.
 type Sender struct {
 	options SenderOptions
 	clock   func() time.Duration
@@ -71,15 +71,17 @@ func NewSender(o SenderOptions) (*Sender, error) {
 		return nil, err
 	}
 	return &Sender{
-		options: o, clock: newClock(), connect: dialTCP, peers: peers, bucket: bucket{rate: o.MaxRate},
-		gate: gate{most: o.MaxInflight, mostSize: o.MaxBuffered},
-		free: make(chan []byte, freeBuffers), active: map[*Outgoing]bool{},
+		options: o, clock: newClock(), connect: dialTCP, peers: peers,
+		bucket: bucket{rate: o.MaxRate},
+		gate:   gate{most: o.MaxInflight, mostSize: o.MaxBuffered},
+		free:   make(chan []byte, freeBuffers), active: map[*Outgoing]bool{},
 	}, nil
 }
 
-// Parse reads a metadata string and checks all that a sender can know: encoding, version, sizes, one
-// list of segments a model, each summing to the window, no slot twice, an address that the rule on
-// peers does not refuse. The error is an *Error of reason InvalidMetadata. Nothing is dialled.
+// Parse reads a metadata string and checks all that a sender can know: encoding, version, sizes,
+// one list of segments a model, each summing to the window, no slot twice, an address that the
+// rule on peers does not refuse. The error is an *Error of reason InvalidMetadata. Nothing is
+// dialled.
 func (s *Sender) Parse(text string, w Window) (*Metadata, error) {
 	m, bad := parseMetadata(text, w, len(s.options.Models))
 	if bad == nil {
@@ -91,9 +93,9 @@ func (s *Sender) Parse(text string, w Window) (*Metadata, error) {
 	return m, nil
 }
 
-// Open starts a transfer under id, the engine's own, never given twice: dial, opening frame, answer.
-// It returns at once; an Opened or Failed event follows. The error (an *Error of reason Busy, or
-// Reset when the Sender was closed) says that nothing was started.
+// Open starts a transfer under id, the engine's own, never given twice: dial, opening frame,
+// answer. It returns at once; an Opened or Failed event follows. The error (an *Error of reason
+// Busy, or Reset when the Sender was closed) says that nothing was started.
 func (s *Sender) Open(id string, m *Metadata) (*Outgoing, error) {
 	o := &Outgoing{
 		sender: s, meta: m, total: totalBytes(m, s.options.Models),
@@ -337,8 +339,8 @@ type turn struct {
 	events   []Event
 }
 
-// turn looks at the machine and takes from the queue. Frames of the machine go first. The last event
-// is left to end: when it is told, nothing of the transfer is left.
+// turn looks at the machine and takes from the queue. Frames of the machine go first. The last
+// event is left to end: when it is told, nothing of the transfer is left.
 func (o *Outgoing) turn(now time.Duration) (t turn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,16 +1,16 @@
 // Package transfer moves the keys and values of a prompt from a prefill instance into pages that a
-// decode instance reserved for it. PROTOCOL.md is the contract; this package is its one implementation.
+// decode instance reserved for it. PROTOCOL.md is the contract, this package its implementation.
 //
 // What always holds:
 //
 //  1. Nothing is written to a page before an opening frame proved the right to write it, and
 //     afterwards only the reserved slots are written, each once, in ascending order a layer.
 //  2. A transfer is delivered when every slot of every layer and model arrived and both ends hold
-//     the same digest; until then the receiver's engine has heard nothing but that it was opened.
+//     the same digest; until then the receiver's engine has heard only that it was opened.
 //  3. Pages of a released lease are the engine's again only when no writer can reach them: Release
 //     says so at once, or a Fenced event says so later.
-//  4. The protocol (Ledger, Inbound, Outbound) has no clock, goroutine or socket: bytes and the time
-//     go in, bytes and events come out. Only conn.go pumps them over connections.
+//  4. The protocol (Ledger, Inbound, Outbound) has no clock, goroutine or socket: bytes and the
+//     time go in, bytes and events come out. Only conn.go and mux.go know connections.
 package transfer
 
 import (
@@ -36,8 +36,8 @@ const (
 )
 
 // Pages is the memory behind the pages of one model. A range lies in one page of one layer; its
-// bytes are Count keys [Count][KVHeads][HeadDim], then Count values of the same shape, little-endian
-// in the pool's type (the canonical layout of gpu.KVRange).
+// bytes are Count keys [Count][KVHeads][HeadDim], then Count values of the same shape,
+// little-endian in the pool's type (the canonical layout of gpu.KVRange).
 //
 // ReadPage is called inside Outgoing.Send, on the caller's goroutine. WritePage is called from the
 // goroutine of a connection, for slots that no one else reads or writes meanwhile; calls for one
@@ -89,7 +89,8 @@ const (
 	Failed
 	// Expired: the lease is gone and its pages are the engine's. Receiving only.
 	Expired
-	// Fenced: the writer of a released lease is gone and its pages are the engine's. Receiving only.
+	// Fenced: the writer of a released lease is gone and its pages are the engine's. Receiving
+	// only.
 	Fenced
 )
 
@@ -108,7 +109,8 @@ type Event struct {
 	From int
 	// Bytes of keys and values that crossed the connection, and of all frames with their headers.
 	Bytes, Wire int64
-	// Elapsed is, with Done and Delivered, the time from the first byte of KV to the acknowledgement.
+	// Elapsed is, with Done and Delivered, the time from the first byte of KV to the
+	// acknowledgement.
 	Elapsed time.Duration
 	Err     *Error // with Failed
 }
