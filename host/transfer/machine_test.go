@@ -94,6 +94,17 @@ func distinct(slots []int, total int) []int {
 	return slots
 }
 
+// A chunk may end before the window begins, or be computed twice after a preemption.
+func TestSealsThatSayNothingNew(t *testing.T) {
+	p := newPair(t, 1, smallShape, Window{Begin: 5, End: 10})
+	for _, end := range []int{3, 5, 8, 4, 8, 10} {
+		p.send(end)
+		p.seal(end)
+	}
+	p.settle()
+	p.expect(delivered...)
+}
+
 func TestHeartbeatsKeepAnIdleTransfer(t *testing.T) {
 	p := newPair(t, 1, smallShape, Window{End: 10})
 	p.move(1 << 20)

@@ -15,6 +15,7 @@ type Outbound struct {
 	begun   bool   // the opening frame was said
 
 	from   int
+	sealed int // the last seal's end
 	sum    digest
 	bytes  int64 // of keys and values in data frames
 	first  time.Duration
@@ -93,11 +94,13 @@ func (o *Outbound) Crossed(n int, ofData bool) {
 	}
 }
 
-// Seal says that all data frames below end were written: a chunk, or with the window's end all.
+// Seal says that all data frames below end were written: a chunk, or with the window's end all. A
+// chunk that adds nothing to what the receiver has sealed is not worth a word.
 func (o *Outbound) Seal(end int, now time.Duration) {
-	if o.state != writing {
+	if o.state != writing || end <= o.sealed && end != o.end {
 		return
 	}
+	o.sealed = end
 	s := seal{end: end, bytes: o.bytes, digest: o.sum}
 	o.seals = append(o.seals, s)
 	o.say(kindSeal, s.append(nil), now)
@@ -183,6 +186,7 @@ func (o *Outbound) classify(f frame) (input, *Error) {
 	case kindAccept:
 		if o.state == asking {
 			o.from = int(binary.LittleEndian.Uint32(f.payload))
+			o.sealed = o.from
 		}
 		if o.from > o.end {
 			return onBad, fault(Malformed, "accepted from %d on, the end is %d", o.from, o.end)

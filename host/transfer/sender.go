@@ -297,7 +297,7 @@ func (o *Outgoing) wake() {
 }
 
 // SealChunk says that all layers of all models have sent everything below end: another writer may
-// resume there if this one is lost. Optional.
+// resume there if this one is lost. Optional; an end at or below an earlier one says nothing new.
 func (o *Outgoing) SealChunk(end int) {
 	if end < o.meta.Window.End {
 		o.enqueue(shipment{end: end})
