@@ -12,8 +12,8 @@ import (
 )
 
 // fingerprint is what one small layer gives in the numerics class fma. It is the same on every
-// machine and every processor: prefill and decode may run on different ones. A change of this number is
-// a new numerics class.
+// machine and every processor: prefill and decode may run on different ones. A change of this
+// number is a new numerics class.
 const fingerprint = "ee5aa961e884bd105cbcadfd2523ae675d6aaf4350253008b86ecd0ce62769f2"
 
 func TestFingerprint(t *testing.T) {
@@ -67,7 +67,8 @@ func layerBytes(t *testing.T, d gpu.Device) []byte {
 		Rows: rows, Dim: width, Eps: 1e-5}
 	must(d.Norm(norm))
 	must(d.MatMul(gpu.MatMulArgs{Dst: qkv, X: x, W: weight(3, qkvWidth, width), Rows: rows}))
-	kv, err := d.AllocKV(gpu.KVShape{Layers: 1, Pages: 6, PageSize: 16, KVHeads: kvHeads, HeadDim: dim})
+	kv, err := d.AllocKV(gpu.KVShape{Layers: 1, Pages: 6, PageSize: 16, KVHeads: kvHeads,
+		HeadDim: dim})
 	must(err)
 	rope := gpu.RopeArgs{QKV: qkv, KV: kv, Heads: heads, KVHeads: kvHeads, HeadDim: dim,
 		Rope: &gpu.Rope{Scale: 1}}
