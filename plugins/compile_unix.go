@@ -1,0 +1,39 @@
+//go:build linux || darwin
+
+package plugins
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// limitProcess bounds this process's memory and time, and makes it stand back behind the engine.
+func limitProcess() error {
+	for _, limit := range []struct {
+		what  int
+		value uint64
+	}{
+		{syscall.RLIMIT_AS, compileMemory},
+		{syscall.RLIMIT_CPU, uint64(compileTime.Seconds())},
+		{syscall.RLIMIT_CORE, 0},
+	} {
+		r := syscall.Rlimit{Cur: limit.value, Max: limit.value}
+		if err := syscall.Setrlimit(limit.what, &r); err != nil {
+			return fmt.Errorf("limiting the compiling process: %w", err)
+		}
+	}
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, compileNice) // Only a courtesy.
+	return nil
+}
+
+// owned refuses a folder of another user.
+func owned(dir string, info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if ok && int(stat.Uid) != os.Geteuid() {
+		return fmt.Errorf("plugins: the cache of compiled policies, %s, belongs to user %d",
+			dir, stat.Uid)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package plugins
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kvrelay/engine/abi"
+)
+
+// probe is a made-up table that a module is tried on, and its name for people.
+type probe struct {
+	name string
+	view abi.View
+}
+
+// mock makes tables as a scheduler would, without one. The same calls make the same tables.
+type mock struct {
+	view  abi.View
+	chaos uint64 // state of the generator of field values
+	ids   uint64
+}
+
+// newMock is an empty table on a small engine.
+func newMock(decisions int) *mock {
+	m := &mock{chaos: 1}
+	seqs := uint32(min(decisions, 256))
+	m.view.Header = abi.Header{
+		NowNS: int64(time.Millisecond), Role: abi.RoleAll, PageTokens: 16, TokenBudget: 2048,
+		ChunkMax: 512, ChunkAlign: 16, MaxSeqs: seqs, MaxAdmit: seqs, FreePages: 4000,
+		TotalPages: 4096, ReservePages: 32, DecisionsCap: uint32(decisions), KVBytesPerToken: 4096,
+	}
+	return m
+}
+
+// draw is a number below n.
+func (m *mock) draw(n uint64) uint64 {
+	m.chaos = m.chaos*6364136223846793005 + 1442695040888963407
+	return (m.chaos >> 33) % n
+}
+
+// request makes a record: waiting, in the middle of its prefill, or decoding.
+func (m *mock) request(state uint32) abi.Record {
+	m.ids++
+	prompt := uint32(1 + m.draw(4000))
+	r := abi.Record{
+		ID: m.ids, ArrivalNS: int64(m.draw(uint64(time.Millisecond))), State: abi.StateLive | state,
+		PromptTokens: prompt, RemainingPrefill: prompt, MaxNew: uint32(1 + m.draw(500)),
+		PagesNeeded: prompt/16 + 1, PrefixHash: m.draw(8),
+	}
+	if state&abi.StateRunning != 0 {
+		r.RemainingPrefill = 1 + uint32(m.draw(uint64(prompt)))
+		r.PagesHeld = prompt/16 + 1
+	}
+	if state&abi.StateDecoding != 0 {
+		r.RemainingPrefill, r.Generated = 0, 1+uint32(m.draw(uint64(r.MaxNew)))
+	}
+	return r
+}
+
+// states are the states that requests are made in, by turns.
+var states = [4]uint32{0, abi.StateRunning, 0, abi.StateRunning | abi.StateDecoding}
+
+// fill makes a table of n slots of all states, one in seven free, all of them changed.
+func (m *mock) fill(n int) {
+	m.view.Records, m.view.Changed = m.view.Records[:0], m.view.Changed[:0]
+	for i := range n {
+		var r abi.Record
+		if i%7 != 6 || n < 7 {
+			r = m.request(states[i%len(states)])
+		}
+		m.view.Records = append(m.view.Records, r)
+		m.view.Changed = append(m.view.Changed, uint32(i))
+	}
+	m.count()
+}
+
+// change gives n slots other requests.
+func (m *mock) change(n int) {
+	m.view.Changed = m.view.Changed[:0]
+	size := len(m.view.Records)
+	for i := 0; i < n && i < size; i++ {
+		slot := i * size / min(n, size)
+		m.view.Records[slot] = m.request(states[(slot+i)%len(states)])
+		m.view.Changed = append(m.view.Changed, uint32(slot))
+	}
+	m.count()
+}
+
+// count begins the next step and brings the header's numbers in line with the table.
+func (m *mock) count() {
+	h := &m.view.Header
+	h.Step++
+	h.NowNS += int64(time.Millisecond)
+	h.Seed = m.draw(1 << 31)
+	h.NSlots, h.NChanged = uint32(len(m.view.Records)), uint32(len(m.view.Changed))
+	h.NWaiting, h.NRunning, h.DecodeTokens = 0, 0, 0
+	for _, r := range m.view.Records {
+		switch {
+		case r.State == 0:
+		case r.State&abi.StateRunning == 0:
+			h.NWaiting++
+		default:
+			h.NRunning++
+		}
+		if r.State&abi.StateDecoding != 0 {
+			h.DecodeTokens++
+		}
+	}
+}
+
+// probes is the suite that every module passes before it may decide: each table is the one before,
+// a step later. each is called with every one of them in turn.
+func probes(slots, decisions int, each func(name string, v *abi.View) *Fault) *Fault {
+	m := newMock(decisions)
+	few, many := min(slots, 16), min(slots, 1000)
+	for _, p := range []struct {
+		name string
+		next func()
+	}{
+		{"no request", func() { m.fill(0) }},
+		{"one waiting request", func() { m.fill(1) }},
+		{"one request, then another in its slot", func() { m.change(1) }},
+		{fmt.Sprintf("%d slots of all states", few), func() { m.fill(few) }},
+		{"half of them changed", func() { m.change(few / 2) }},
+		{"nothing changed", func() { m.change(0) }},
+		{"no token left", func() { m.view.Header.TokenBudget = 0; m.change(1) }},
+		{fmt.Sprintf("%d slots of all states", many), func() {
+			m.view.Header.TokenBudget = 8192
+			m.fill(many)
+		}},
+		{"64 of them changed", func() { m.change(64) }},
+	} {
+		p.next()
+		if f := each(p.name, &m.view); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// try lets a throw-away copy decide on made-up tables and judges the answers.
+func (g *generation) try() *Fault {
+	s, f := g.newSandbox()
+	if f != nil {
+		return f
+	}
+	defer s.close()
+	g.swapped = true
+	return probes(g.slots, g.capacity, func(name string, v *abi.View) *Fault {
+		out, a, err := s.step(v, nil)
+		switch {
+		case err != nil:
+			panic("plugins: a made-up table: " + err.Error())
+		case a.fault != nil && !a.keep:
+			a.fault.Detail = fmt.Sprintf("on a made-up table (%s): %s", name, a.fault.Detail)
+			return a.fault
+		case a.fault != nil:
+			return nil
+		}
+		if err := Judge(v, out); err != nil {
+			return g.fault(abi.FaultBadOutput, exportDecide, "on a made-up table (%s): %v",
+				name, err)
+		}
+		return nil
+	})
+}

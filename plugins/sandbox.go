@@ -1,0 +1,108 @@
+package plugins
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/kvrelay/engine/abi"
+)
+
+// sandbox is one running copy of a module. It is thrown away after its first fault.
+type sandbox struct {
+	g        *generation
+	name     string // unique within the generation's runtime
+	instance api.Module
+	memory   api.Memory
+	fuel     api.MutableGlobal
+	decide   api.Function
+	regions  [abi.BufferDecisions + 1]region
+	stack    [2]uint64 // of calls: arguments in, results out
+
+	stale        bool // the guest's table is not the host's: the next step is a resync
+	inconsistent bool // the guest asked for a resync in the step before
+	granted      uint64
+	complaint    string // what env.abort said
+
+	entered atomic.Bool // somebody is inside: the runtime dies of a second one
+}
+
+// region is a part of the guest's memory that pol_buffer gave.
+type region struct{ at, size uint32 }
+
+// bytes is a region as it lies in memory now: growth invalidates what was got before.
+func (s *sandbox) bytes(kind int) ([]byte, bool) {
+	return s.memory.Read(s.regions[kind].at, s.regions[kind].size)
+}
+
+// call runs an export with s.stack. No panic of the runtime passes it.
+func (s *sandbox) call(f api.Function) (err error) {
+	if !s.entered.CompareAndSwap(false, true) {
+		panic("plugins: two goroutines in one sandbox")
+	}
+	defer func() {
+		s.entered.Store(false)
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the runtime failed: %v", r)
+		}
+	}()
+	return f.CallWithStack(context.Background(), s.stack[:])
+}
+
+// answer is what one pol_decide came to.
+type answer struct {
+	fuel, limit int64
+	memory      int64 // bytes of the guest's memory afterwards
+	fault       *Fault
+	keep        bool // the sandbox may go on after the fault: it asked for a resync
+}
+
+// step shows the guest a step and appends its decisions to out. The error is ErrTable or none.
+func (s *sandbox) step(v *abi.View, out []abi.Decision) ([]abi.Decision, answer, error) {
+	shown, err := s.show(v)
+	if err != nil {
+		s.stale = true
+		return out, answer{}, err
+	}
+	a := answer{limit: s.g.limits.decideFuel(shown.changed)}
+	before := s.memory.Size()
+	s.fuel.Set(uint64(a.limit))
+	s.stack[0] = uint64(s.regions[abi.BufferHeader].at)
+	failed := s.call(s.decide)
+	a.fuel = a.limit - int64(s.fuel.Get())
+	after := s.memory.Size()
+	a.memory = int64(after)
+	switch n := int32(s.stack[0]); {
+	case failed != nil:
+		a.fault = s.trapped(failed, exportDecide)
+	case after > before && int(after)/pageBytes >= s.g.limits.MemoryPages:
+		a.fault = s.g.fault(abi.FaultMemory, exportDecide,
+			"the memory grew to its limit of %d pages of 64 KiB", s.g.limits.MemoryPages)
+	case n == abi.CodeInconsistent && !s.inconsistent:
+		s.stale, s.inconsistent, a.keep = true, true, true
+		a.fault = s.returned(n)
+	case n < 0:
+		a.fault = s.returned(n)
+	case int(n) > shown.room:
+		a.fault = s.g.fault(abi.FaultBadOutput, exportDecide,
+			"%d decisions were returned; at most %d are allowed", n, shown.room)
+	default:
+		s.stale, s.inconsistent = false, false
+		out, a.fault = s.read(int(n), out)
+	}
+	return out, a, nil
+}
+
+// pageBytes is the size of a WebAssembly page.
+const pageBytes = 1 << 16
+
+// close frees the instance.
+func (s *sandbox) close() {
+	defer func() { _ = recover() }() // The runtime may fail on what a guest left.
+	s.g.forget(s)
+	if s.instance != nil {
+		_ = s.instance.Close(context.Background())
+	}
+}

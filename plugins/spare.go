@@ -1,0 +1,63 @@
+package plugins
+
+import "context"
+
+// takeSpare hands out the warm spare, if there is one, and has the next one made.
+func (g *generation) takeSpare() *sandbox {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.spare
+	g.spare = nil
+	g.refill()
+	return s
+}
+
+// refill starts making a spare when there is none. The caller holds g.mu.
+func (g *generation) refill() {
+	if g.spare != nil || g.building || g.closed {
+		return
+	}
+	g.building = true
+	g.builders.Add(1)
+	go func() {
+		defer g.builders.Done()
+		s, f := g.newSandbox()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.building = false
+		g.spare, g.failed = s, f
+	}()
+}
+
+// warm has a spare made if there is none.
+func (g *generation) warm() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refill()
+}
+
+// spareFault returns why the last attempt to make a spare failed, once.
+func (g *generation) spareFault() *Fault {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f := g.failed
+	g.failed = nil
+	return f
+}
+
+// close ends the generation: its builder first, then every sandbox, then the code. Nobody may be
+// inside a sandbox.
+func (g *generation) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.builders.Wait()
+	defer func() { _ = recover() }() // The runtime may fail on what a guest left.
+	ctx := context.Background()
+	if g.runtime != nil {
+		_ = g.runtime.Close(ctx)
+	}
+	if g.cache != nil {
+		_ = g.cache.Close(ctx)
+	}
+}

@@ -1,0 +1,97 @@
+package plugins
+
+import (
+	"encoding/binary"
+
+	"github.com/kvrelay/engine/abi"
+)
+
+// shown is what a step's header told the guest.
+type shown struct {
+	changed int // entries of the changed list
+	room    int // most decisions
+}
+
+// show brings the guest's record table, changed list and header up to date. On a resync every slot
+// is written and every live one listed; otherwise what v.Changed names. Nothing is allocated.
+func (s *sandbox) show(v *abi.View) (shown, error) {
+	records, ok1 := s.bytes(abi.BufferRecords)
+	changed, ok2 := s.bytes(abi.BufferChanged)
+	header, ok3 := s.bytes(abi.BufferHeader)
+	if !ok1 || !ok2 || !ok3 {
+		panic("plugins: the guest's memory shrank")
+	}
+	h := v.Header
+	slots := int(h.NSlots)
+	if slots > len(v.Records) || slots*abi.RecordSize > len(records) {
+		return shown{}, ErrTable
+	}
+	if s.stale || s.g.swapped {
+		h.Flags |= abi.FlagResync
+	}
+	if s.g.swapped {
+		h.Flags |= abi.FlagSwap
+	}
+	count := 0
+	if h.Flags&abi.FlagResync != 0 {
+		count = writeAll(records, changed, v.Records[:slots])
+	} else if count = writeChanged(records, changed, v); count < 0 {
+		return shown{}, ErrTable
+	}
+	s.g.swapped = false
+	room := int(s.regions[abi.BufferDecisions].size) / abi.DecisionSize
+	room = min(room, int(h.DecisionsCap))
+	h.Magic, h.Minor, h.HeaderSize = abi.Magic, abi.Minor, abi.HeaderSize
+	h.RecordStride, h.RecordsPtr = abi.RecordSize, s.regions[abi.BufferRecords].at
+	h.NChanged, h.ChangedPtr = uint32(count), s.regions[abi.BufferChanged].at
+	h.DecisionsCap, h.DecisionsPtr = uint32(room), s.regions[abi.BufferDecisions].at
+	h.DecisionStride = abi.DecisionSize
+	h.TenantsPtr, h.NTenants, h.PeersPtr, h.NPeers = 0, 0, 0, 0
+	h.Encode(header)
+	return shown{changed: count, room: room}, nil
+}
+
+// writeAll writes every slot and lists the live ones; it returns how many those are.
+func writeAll(records, changed []byte, table []abi.Record) int {
+	count := 0
+	for slot := range table {
+		r := &table[slot]
+		r.Encode(records[slot*abi.RecordSize:])
+		if r.State&abi.StateLive != 0 {
+			binary.LittleEndian.PutUint32(changed[4*count:], uint32(slot))
+			count++
+		}
+	}
+	return count
+}
+
+// writeChanged writes and lists the slots that changed; -1 says that the list is malformed.
+func writeChanged(records, changed []byte, v *abi.View) int {
+	if 4*len(v.Changed) > len(changed) {
+		return -1
+	}
+	for i, slot := range v.Changed {
+		if slot >= v.Header.NSlots || i > 0 && slot <= v.Changed[i-1] {
+			return -1
+		}
+		v.Records[slot].Encode(records[int(slot)*abi.RecordSize:])
+		binary.LittleEndian.PutUint32(changed[4*i:], slot)
+	}
+	return len(v.Changed)
+}
+
+// read appends the first n decisions of the guest's answer to out.
+func (s *sandbox) read(n int, out []abi.Decision) ([]abi.Decision, *Fault) {
+	decisions, ok := s.bytes(abi.BufferDecisions)
+	if !ok {
+		panic("plugins: the guest's memory shrank")
+	}
+	for i := range n {
+		var d abi.Decision
+		if err := d.Decode(decisions[i*abi.DecisionSize:]); err != nil {
+			return out, s.g.fault(abi.FaultMemory, exportDecide, "decision %d: %v", i, err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}

@@ -1,0 +1,16 @@
+;; Gives regions outside its memory.
+(module
+  (memory (export "memory") 16)
+  (data (i32.const 16) ;; the descriptor: abi/SPEC.md, 8
+    "POL1" "\40\00" "\00\00" "\00\00" "\00\00" "\32\00\00\00"
+    "\00\00\00\00\00\00\00\00" "\01\02\00\00\00\00\00\00"
+    "\60\00\00\00" "\0e\00\00\00" "\a0\00\00\00" "\05\00\00\00"
+    "\80\00\00\00" "\c0\00\00\00" "\00\00\00\00\00\00\00\00")
+  (data (i32.const 96) "region-outside")
+  (data (i32.const 160) "1.0.0")
+  (func (export "pol_abi_v1") (result i32) (i32.const 16))
+  (func (export "pol_buffer") (param $kind i32) (param $bytes i32) (result i32)
+    (i32.const 0x7ffffff0))
+  (func (export "pol_init") (param i32) (result i32) (i32.const 0))
+  (func (export "pol_decide") (param $h i32) (result i32) (i32.const 0))
+)
