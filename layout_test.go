@@ -64,7 +64,10 @@ var layout = []row{
 	{pkg: "host/model/embedded"},
 	{pkg: "host/batch", imports: "host/kvcache"},
 	{pkg: "host/prefix", imports: "host/kvcache"},
-	{pkg: "host/transfer", imports: "host/kvcache", outside: "conn.go:net", tests: "net"},
+	{
+		pkg: "host/transfer", imports: "host/kvcache", outside: "conn.go:net mux.go:net",
+		tests: "net",
+	},
 	{pkg: "host/scheduler", imports: "abi host/batch host/kvcache host/prefix"},
 	{
 		pkg:     "host/model",
@@ -76,6 +79,7 @@ var layout = []row{
 		pkg: "host/engine",
 		imports: "host/batch host/generation host/kvcache host/metrics host/sample " +
 			"host/scheduler host/transfer",
+		tests: "net",
 	},
 	{
 		pkg:     "host/api",

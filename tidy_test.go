@@ -38,7 +38,7 @@ var deterministic = []string{
 }
 
 // pumps are the files of deterministic packages that meet the clock and the network.
-var pumps = []string{"host/transfer/conn.go"}
+var pumps = []string{"host/transfer/conn.go", "host/transfer/mux.go"}
 
 // clock are the functions of package time that read it or wait.
 var clock = []string{
