@@ -71,7 +71,7 @@ func (p *pair) compare(what string, got, want []float32) {
 		if equal(got[i], want[i]) {
 			continue
 		}
-		if p.exact || !close(got[i], want[i]) {
+		if p.exact || !near(got[i], want[i]) {
 			p.Fatalf("%s: value %d of %d is %v (%08x), want %v (%08x)", what, i, len(want),
 				got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
 		}
@@ -83,7 +83,7 @@ func equal(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || (a != a && b != b)
 }
 
-func close(a, b float32) bool {
+func near(a, b float32) bool {
 	return math.Abs(float64(a-b)) <= tolerance*max(1, math.Abs(float64(b)))
 }
 
