@@ -87,9 +87,6 @@ func usageError(format string, args ...any) error {
 // unreachable says that no instance answered.
 func unreachable(err error) error { return &failure{exitUnreachable, err} }
 
-// temporary says that the same command may succeed later.
-func temporary(err error) error { return &failure{exitTemporary, err} }
-
 // badConfig says that the configuration has problems, which are printed as they are.
 type badConfig []config.Problem
 
@@ -115,5 +112,8 @@ func report(w io.Writer, err error) int {
 		return f.code
 	}
 	fmt.Fprintf(w, "error: %v\n", err)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return exitTemporary // Whoever holds the address may leave.
+	}
 	return exitFailed
 }

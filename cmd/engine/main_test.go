@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -91,6 +94,27 @@ func TestHelpPages(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestReportMapsErrorsToExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+		says string
+	}{
+		{nil, 0, ""},
+		{reported, exitFailed, ""},
+		{errors.New("x"), exitFailed, "error: x\n"},
+		{fmt.Errorf("outer: %w", usageError("x")), exitUsage, "error: outer: x\n"},
+		{unreachable(errors.New("x")), exitUnreachable, "error: x\n"},
+		{fmt.Errorf("listen: %w", syscall.EADDRINUSE), exitTemporary, "error: listen: "},
+		{badConfig{{Code: "E000", Message: "x", File: "f"}}, exitConfig, "error[E000]: x\n"},
+	} {
+		var w bytes.Buffer
+		if code := report(&w, c.err); code != c.code || !strings.HasPrefix(w.String(), c.says) {
+			t.Errorf("%v: exit %d, %q", c.err, code, w.String())
+		}
+	}
 }
 
 func TestVersion(t *testing.T) {

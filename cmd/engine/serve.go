@@ -43,7 +43,7 @@ port that is taken is replaced by the next free one; the lines show which.`,
 			return serveInstance(cmd.Context(), o, s)
 		},
 		Annotations: map[string]string{
-			exits: "1 2 78",
+			exits: "1 2 75 78",
 			usages: "engine serve [-c FILE]\n" +
 				"engine serve --demo-pd [--model PATH] [--out DIR]",
 		},
