@@ -60,15 +60,6 @@ type part struct {
 	rows int
 }
 
-// rows is the width of the output.
-func (l linearBlueprint) rows() int {
-	n := 0
-	for _, p := range l.parts {
-		n += p.rows
-	}
-	return n
-}
-
 // design finds the family and lets it work.
 func design(s *settings) (*blueprint, error) {
 	name, err := s.architecture()
