@@ -99,9 +99,9 @@ func newModel(device gpu.Device, o Options, w *weights) (*Model, error) {
 	return &Model{device: device, options: o, weights: w, scratch: s}, nil
 }
 
-// Share returns a second model over the same weights, with a pool and buffers of its own, so that a
-// prefill and a decode engine in one process hold the weights once. Their Runs take turns; a LayerDone
-// hook runs within the turn and must not wait for the other model.
+// Share returns a second model over the same weights, with a pool and buffers of its own, so that
+// a prefill and a decode engine in one process hold the weights once. Their Runs take turns;
+// a LayerDone hook runs within the turn and must not wait for the other model.
 func (m *Model) Share() (*Model, error) {
 	if m.weights == nil {
 		return nil, errClosed
