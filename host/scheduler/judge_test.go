@@ -180,3 +180,35 @@ func TestFallbackIsFCFS(t *testing.T) {
 		t.Error("nothing was planned")
 	}
 }
+
+// FuzzJudge: whatever bytes a guest leaves as its decisions, the step is served within its limits
+// and nothing is lost.
+func FuzzJudge(f *testing.F) {
+	for _, c := range judgeCases() {
+		var seed []byte
+		for _, d := range c.out {
+			var one [abi.DecisionSize]byte
+			d.Encode(one[:])
+			seed = append(seed, one[:]...)
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, a := judged(t)
+		for ; len(data) >= abi.DecisionSize && len(a.out) < 16; data = data[abi.DecisionSize:] {
+			var d abi.Decision
+			if err := d.Decode(data); err != nil {
+				t.Fatal(err)
+			}
+			a.out = append(a.out, d)
+		}
+		p := s.Plan(2, StepCosts{})
+		if rows := p.Batch.Rows(); rows > 16 || p.Decision.Fallback != (p.Decision.Err != nil) {
+			t.Errorf("%d rows, %+v", rows, p.Decision)
+		}
+		s.Commit(p, make([]int32, len(p.Samples)), 2)
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -91,7 +91,7 @@ func BenchmarkDecodeStep(b *testing.B) {
 			for b.Loop() {
 				now++
 				turn1(s, sampled, now)
-				if now%100 == 0 { // Start over before the pages run out.
+				if now%1000 == 0 { // Start over before the pages run out.
 					b.StopTimer()
 					s = steady(b, c.running, c.waiting, 40)
 					turn1(s, sampled, now)
