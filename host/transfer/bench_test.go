@@ -35,14 +35,14 @@ func BenchmarkTransfer(b *testing.B) {
 
 // rig is a receiver behind a Mux on loopback and a sender, each with pages of its own.
 type rig struct {
-	from, to Model
+	ends
 	receiver *Receiver
 	sender   *Sender
 	heard    chan Event
 }
 
 func newRig(tb testing.TB, s shape) *rig {
-	r := &rig{from: s.model(), to: s.model(), heard: make(chan Event, 64)}
+	r := &rig{ends: ends{s.model(), s.model()}, heard: make(chan Event, 64)}
 	pagesOf(r.from).fill(1)
 	if b, ok := tb.(*testing.B); ok && b != nil {
 		pagesOf(r.to).writes = nil

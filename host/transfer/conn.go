@@ -185,7 +185,8 @@ func (s *Sender) carry(o *Outgoing, conn net.Conn) {
 			<-heard
 			return
 		case t.bytes != nil:
-			o.said(s.write(o, conn, t.bytes))
+			s.charge(len(t.bytes))
+			o.said(s.push(o, conn, t.bytes))
 		case t.shipment != nil:
 			o.deliver(conn, *t.shipment)
 		default:
@@ -250,8 +251,11 @@ func (o *Outgoing) deliver(conn net.Conn, what shipment) {
 func (s *Sender) write(o *Outgoing, conn net.Conn, p []byte) (written int, err error) {
 	for written < len(p) {
 		piece, wait := s.pace(len(p) - written)
-		if wait > 0 && !sleep(wait, o.quit) {
-			return written, errOver
+		if wait > 0 {
+			if !sleep(wait, o.quit) {
+				return written, errOver
+			}
+			continue
 		}
 		n, err := s.push(o, conn, p[written:written+piece])
 		written += n

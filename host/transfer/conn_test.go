@@ -18,8 +18,8 @@ import (
 
 // wiring is a receiver and a sender whose connections are pipes in memory, for use in a bubble.
 type wiring struct {
-	t        *testing.T
-	from, to Model
+	t *testing.T
+	ends
 	receiver *Receiver
 	sender   *Sender
 	serve    func(net.Conn) // the far end of each connection
@@ -30,7 +30,7 @@ type wiring struct {
 }
 
 func newWiring(t *testing.T, change options) *wiring {
-	w := &wiring{t: t, from: smallShape.model(), to: smallShape.model()}
+	w := &wiring{t: t, ends: ends{smallShape.model(), smallShape.model()}}
 	pagesOf(w.from).fill(1)
 	ro := ReceiverOptions{
 		Models: []Model{w.to}, Address: "127.0.0.1:7601", Random: chance(1), Events: w.hear,
@@ -176,7 +176,7 @@ func TestCarriesOverAConnection(t *testing.T) {
 		for i := range 30 {
 			slots = append(slots, 20+i)
 		}
-		sameKV(t, w.from, w.to, Window{End: 30}, firstPages(40), slots)
+		w.sameKV(t, 0, firstPages(40), slots)
 		if err := out.Send(0, 0, 30, nil); err == nil {
 			t.Error("Send after Seal")
 		}
@@ -274,78 +274,6 @@ func TestClosedConnectionIsNoticedAtOnce(t *testing.T) {
 			"receive failed a connection lost", "send failed a connection lost")...)
 		if time.Since(began) != 0 || !w.receiver.Release("a") {
 			t.Error("not at once")
-		}
-	})
-}
-
-func TestMaxRate(t *testing.T) {
-	rate := func(_ *ReceiverOptions, so *SenderOptions) { so.MaxRate = 1000 }
-	inBubble(t, rate, func(t *testing.T, w *wiring) {
-		out := w.open("a", 0, 80)
-		w.await(2)
-		began := time.Now()
-		w.send(out, 80) // 80 slots of 8 bytes in 3 layers
-		w.await(4)
-		took := time.Since(began)
-		if took < 1900*time.Millisecond || took > 2300*time.Millisecond {
-			t.Errorf("1,920 bytes of KV took %v at 1,000 bytes a second", took)
-		}
-		w.expect(append(openedBoth("a"), "receive delivered a", "send done a")...)
-	})
-}
-
-// A crawling rate, shared by many, is no failure: each is heard of within the timeout.
-func TestLowRateSharedIsNoFailure(t *testing.T) {
-	low := func(_ *ReceiverOptions, so *SenderOptions) { so.MaxRate = 2000 }
-	inBubble(t, low, func(t *testing.T, w *wiring) {
-		var want []string
-		var outs []*Outgoing
-		for i := range 6 {
-			id := fmt.Sprint(i)
-			out := w.open(id, 20*i, 20)
-			want = append(want, openedBoth(id)...)
-			want = append(want, "receive delivered "+id, "send done "+id)
-			w.await(2 * (i + 1))
-			outs = append(outs, out)
-		}
-		for _, out := range outs {
-			w.send(out, 20)
-		}
-		w.await(len(want))
-		w.expect(want...)
-	})
-}
-
-func TestMaxInflightWaits(t *testing.T) {
-	one := func(_ *ReceiverOptions, so *SenderOptions) { so.MaxInflight = 1 }
-	inBubble(t, one, func(t *testing.T, w *wiring) {
-		a := w.open("a", 0, 4)
-		b := w.open("b", 8, 4)
-		c := w.open("c", 16, 4)
-		w.expect(openedBoth("a")...)
-		b.Cancel()
-		synctest.Wait()
-		w.expect(append(openedBoth("a"), "send failed b cancelled")...)
-		w.send(a, 4)
-		w.send(c, 4)
-		w.expect(slices.Concat(openedBoth("a"), openedBoth("c"), []string{
-			"send failed b cancelled", "receive delivered a", "send done a",
-			"receive delivered c", "send done c",
-		})...)
-	})
-}
-
-// KV that would not fit beside that of the transfers under way waits outside, however many may run.
-func TestMaxBufferedWaits(t *testing.T) {
-	small := func(_ *ReceiverOptions, so *SenderOptions) { so.MaxBuffered = 100 }
-	inBubble(t, small, func(t *testing.T, w *wiring) {
-		a := w.open("a", 0, 5) // 120 bytes: more than fits, but alone
-		b := w.open("b", 8, 3)
-		w.expect(openedBoth("a")...)
-		w.send(a, 5)
-		w.send(b, 3)
-		if n := len(w.told()); n != 8 {
-			t.Errorf("%q", w.told())
 		}
 	})
 }

@@ -132,18 +132,21 @@ func slotsFor(r *rand.Rand, s shape, begin, end int) (pages []kvcache.PageID, sl
 	return pages, slots
 }
 
-// sameKV says whether the destination's slots hold what the source holds for each position, each
-// slot of each layer was written once, and no other was written at all.
-func sameKV(t *testing.T, from, to Model, w Window, pages []kvcache.PageID, slots []int) {
+// ends is the memory of both ends of a transfer.
+type ends struct{ from, to Model }
+
+// sameKV says whether the destination's slots hold what the source holds for each position from
+// begin on, each slot of each layer was written once, and no other was written at all.
+func (e ends) sameKV(t *testing.T, begin int, pages []kvcache.PageID, slots []int) {
 	t.Helper()
-	src, dst := pagesOf(from), pagesOf(to)
+	src, dst := pagesOf(e.from), pagesOf(e.to)
 	written := 0
 	for layer := range src.layers {
 		for i, slot := range slots {
 			if slot == skipped {
 				continue
 			}
-			p := w.Begin + i
+			p := begin + i
 			source := int(pages[p/src.pageSize])*src.pageSize + p%src.pageSize
 			if !bytes.Equal(src.slot(layer, source), dst.slot(layer, slot)) {
 				t.Fatalf("layer %d position %d: slot %d is not slot %d", layer, p, slot, source)

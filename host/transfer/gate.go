@@ -70,13 +70,27 @@ type bucket struct {
 // burst is how much time a bucket that was idle may make up for.
 const burst = 20 * time.Millisecond
 
-// take lets n bytes through and says how long to wait before writing them.
-func (b *bucket) take(n int, now time.Duration) time.Duration {
+// take lets n bytes through. What was let through too early is a debt.
+func (b *bucket) take(n int, now time.Duration) {
+	if b.rate > 0 {
+		cost := time.Duration(float64(n) / float64(b.rate) * float64(time.Second))
+		b.free = max(b.free, now-burst) + cost
+	}
+}
+
+// debt is how long to wait before anything more is let through.
+func (b *bucket) debt(now time.Duration) time.Duration {
 	if b.rate <= 0 {
 		return 0
 	}
-	b.free = max(b.free, now-burst)
-	wait := max(0, b.free-now)
-	b.free += time.Duration(float64(n) / float64(b.rate) * float64(time.Second))
-	return wait
+	return max(0, b.free-now)
+}
+
+// set changes the rate; a debt of so many bytes stays one of so many bytes.
+func (b *bucket) set(rate int64, now time.Duration) {
+	debt := b.debt(now)
+	if b.free = now; rate > 0 {
+		b.free += time.Duration(float64(debt) * float64(b.rate) / float64(rate))
+	}
+	b.rate = rate
 }

@@ -13,13 +13,13 @@ import (
 // pair is both machines of one transfer over two pipes of bytes, in virtual time. Nothing moves
 // unless told to.
 type pair struct {
-	t        testing.TB
-	rand     *rand.Rand
-	now      time.Duration
-	from, to Model
-	window   Window
-	pages    []kvcache.PageID // the sender's page table
-	slots    []int            // the receiver's slots, one a position of the window
+	t    testing.TB
+	rand *rand.Rand
+	now  time.Duration
+	ends
+	window Window
+	pages  []kvcache.PageID // the sender's page table
+	slots  []int            // the receiver's slots, one a position of the window
 
 	ledger *Ledger
 	in     *Inbound

@@ -119,7 +119,7 @@ func (s *Sender) Open(id string, m *Metadata) (*Outgoing, error) {
 func (s *Sender) SetRate(bytesPerSecond int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bucket.rate = bytesPerSecond
+	s.bucket.set(bytesPerSecond, s.clock())
 }
 
 // SetPeers replaces the list of peers for transfers to come, or keeps the old one and says what is
@@ -164,17 +164,33 @@ func (s *Sender) Close() error {
 	return nil
 }
 
-// pace is how many of n bytes may be written next, and how long to wait before. A piece is small
-// enough that every link, all of them sharing the rate, is heard of well within a timeout.
+// longestWait bounds how late a changed rate counts for a link that waits.
+const longestWait = 100 * time.Millisecond
+
+// pace is how many of n bytes may be written now, or how long to wait before asking again. A piece
+// is small enough that every link, all of them sharing the rate, is heard of well within a timeout.
 func (s *Sender) pace(n int) (piece int, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.clock()
+	if wait := s.bucket.debt(now); wait > 0 {
+		return 0, min(wait, longestWait)
+	}
 	if s.bucket.rate <= 0 {
 		return n, 0
 	}
 	share := s.options.Timeout.Seconds() / 8 / float64(s.options.MaxInflight)
 	piece = min(n, 64<<10, max(1, int(share*float64(s.bucket.rate))))
-	return piece, s.bucket.take(piece, s.clock())
+	s.bucket.take(piece, now)
+	return piece, 0
+}
+
+// charge counts bytes that do not wait: an opening frame or a beat must not come late, the keys and
+// values behind it pay for it.
+func (s *Sender) charge(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bucket.take(n, s.clock())
 }
 
 // room is a buffer for a frame, an old one where it fits well.
