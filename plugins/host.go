@@ -46,15 +46,17 @@ const (
 
 // Status is one line of List.
 type Status struct {
-	Name, Version string
-	Generation    uint64 // counts loads
-	State         State
-	Since         time.Time // of the state
-	Digest        string    // sha256 of the file, hex
-	Calls, Faults uint64
-	P99           time.Duration // of the latest calls
-	Memory        int64         // bytes of the guest's memory
-	LastFault     string        // "" if there was none
+	Name       string        `json:"name"`
+	Version    string        `json:"version"`
+	Generation uint64        `json:"generation"` // counts loads
+	State      State         `json:"state"`
+	Since      time.Time     `json:"since"`  // of the state
+	Digest     string        `json:"digest"` // sha256 of the file, hex
+	Calls      uint64        `json:"calls"`
+	Faults     uint64        `json:"faults"`
+	P99        time.Duration `json:"p99_ns"`               // of the latest calls
+	Memory     int64         `json:"memory_bytes"`         // of the guest, after the latest call
+	LastFault  string        `json:"last_fault,omitempty"` // "" if there was none
 }
 
 // MaxModules is how many modules a host keeps. To load more, unload one.

@@ -4,7 +4,7 @@ import "time"
 
 // Observer hears what the host does, to count it. Its methods are called from the goroutine that
 // caused them, Stepped from the engine's own: they must be quick, must not block, and Stepped must
-// not allocate.
+// not allocate. They must not call the host: it waits for them.
 type Observer interface {
 	// Stepped follows every call of Decide.
 	Stepped(Call)
@@ -28,10 +28,11 @@ type Call struct {
 
 // Swap is a change of the active module.
 type Swap struct {
-	From, To string        // NAME@VERSION; "" where there was none
-	Number   uint64        // swaps of this host so far, this one included
-	Step     uint64        // the last step that was decided before it; 0 if none was
-	Pause    time.Duration // for how long it kept the engine from deciding
+	From   string        `json:"from"`     // NAME@VERSION, "" if there was none
+	To     string        `json:"to"`       // NAME@VERSION
+	Number uint64        `json:"number"`   // swaps of this host so far, this one included
+	Step   uint64        `json:"step"`     // the last one decided before it, 0 if none was
+	Pause  time.Duration `json:"pause_ns"` // for how long it kept the engine from deciding
 }
 
 // silent is the observer of a host that was given none.

@@ -108,15 +108,18 @@ func (m *mock) count() {
 	}
 }
 
+// turn brings a mock to its next table.
+type turn struct {
+	name string
+	next func()
+}
+
 // probes is the suite that every module passes before it may decide: each table is the one before,
 // a step later. each is called with every one of them in turn.
 func probes(slots, decisions int, each func(name string, v *abi.View) *Fault) *Fault {
 	m := newMock(decisions)
 	few, many := min(slots, 16), min(slots, 1000)
-	for _, p := range []struct {
-		name string
-		next func()
-	}{
+	return m.play(each, []turn{
 		{"no request", func() { m.fill(0) }},
 		{"one waiting request", func() { m.fill(1) }},
 		{"one request, then another in its slot", func() { m.change(1) }},
@@ -129,7 +132,62 @@ func probes(slots, decisions int, each func(name string, v *abi.View) *Fault) *F
 			m.fill(many)
 		}},
 		{"64 of them changed", func() { m.change(64) }},
-	} {
+	})
+}
+
+// extremes is the suite for authors: what an engine shows rarely or never.
+func extremes(slots, decisions int, each func(name string, v *abi.View) *Fault) *Fault {
+	m := newMock(decisions)
+	h := &m.view.Header
+	last := func() *abi.Record { return &m.view.Records[len(m.view.Records)-1] }
+	return m.play(each, []turn{
+		{fmt.Sprintf("%d slots", slots), func() { m.fill(slots) }},
+		{"every slot freed", func() {
+			m.change(slots)
+			clear(m.view.Records)
+			m.count()
+		}},
+		{"every slot taken again", func() { m.fill(slots) }},
+		{"room for no decision", func() { h.DecisionsCap = 0; m.change(1) }},
+		{"room for one decision", func() { h.DecisionsCap = 1; m.change(1) }},
+		{"chunks of one token", func() {
+			h.DecisionsCap, h.ChunkMax, h.ChunkAlign = uint32(decisions), 1, 1
+			m.change(1)
+		}},
+		{"chunks shorter than their alignment", func() {
+			h.ChunkMax, h.ChunkAlign = 7, 16
+			m.change(1)
+		}},
+		{"no chunk at all", func() { h.ChunkMax, h.ChunkAlign = 0, 0; m.change(1) }},
+		{"a budget of 2^32-1 tokens", func() {
+			h.TokenBudget, h.ChunkMax, h.ChunkAlign = 1<<32-1, 1<<32-1, 1
+			m.change(1)
+		}},
+		{"more decodes than the budget", func() { h.TokenBudget = 1; m.change(1) }},
+		{"no page free", func() {
+			h.TokenBudget, h.FreePages, h.MaxAdmit = 2048, 0, 0
+			m.change(1)
+		}},
+		{"ids beyond 32 bits", func() { m.ids = 1 << 40; m.change(slots / 2) }},
+		{"a prompt of 2^32-1 tokens", func() {
+			m.fill(slots)
+			*last() = abi.Record{ID: 1 << 63, State: abi.StateLive, PromptTokens: 1<<32 - 1,
+				RemainingPrefill: 1<<32 - 1, ArrivalNS: -1 << 63, Priority: -1 << 31}
+		}},
+		{"a request from the future", func() { m.fill(slots); last().ArrivalNS = 1<<63 - 1 }},
+		{"all arrived at once", func() {
+			m.fill(slots)
+			for i := range m.view.Records {
+				m.view.Records[i].ArrivalNS = 5
+			}
+		}},
+		{"the clock near its end", func() { h.NowNS = 1<<63 - 1 - int64(time.Hour); m.change(1) }},
+	})
+}
+
+// play shows the tables one after the other.
+func (m *mock) play(each func(name string, v *abi.View) *Fault, turns []turn) *Fault {
+	for _, p := range turns {
 		p.next()
 		if f := each(p.name, &m.view); f != nil {
 			return f

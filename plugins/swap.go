@@ -97,18 +97,29 @@ func (h *Host) Rollback() (Swap, error) {
 	})
 }
 
+// stay is the swap that changes nothing, because the module is active, or there is none. To one
+// that was set aside it gives another chance.
+func (h *Host) stay(g *generation) Swap {
+	swap := Swap{Number: h.swaps, Step: h.step}
+	if g == nil {
+		return swap
+	}
+	swap.From, swap.To = g.label, g.label
+	if g.state == StateSetAside {
+		g.breaker = breaker{}
+		g.enter(StateActive)
+	}
+	return swap
+}
+
 // change makes the chosen module active between two steps: while the lock is held no step begins.
 func (h *Host) change(choose func() (*generation, error)) (Swap, error) {
 	h.mu.Lock()
 	begin := time.Now()
 	g, err := choose()
 	if err != nil || g == h.active {
-		swap := Swap{Number: h.swaps, Step: h.step}
-		if g != nil {
-			swap.From, swap.To = g.label, g.label
-		}
-		h.mu.Unlock()
-		return swap, err
+		defer h.mu.Unlock()
+		return h.stay(g), err
 	}
 	old := h.active
 	swap := Swap{To: g.label, Step: h.step}
@@ -127,9 +138,9 @@ func (h *Host) change(choose func() (*generation, error)) (Swap, error) {
 	if g.current != nil {
 		g.current.stale = true
 	}
-	h.dropSuperseded()
 	swap.Pause = time.Since(begin)
 	h.mu.Unlock()
+	h.dropSuperseded()
 	h.log.Info("policy active", "policy", swap.To, "before", swap.From, "step", swap.Step,
 		"pause", swap.Pause)
 	h.observer.Swapped(swap)
@@ -138,6 +149,8 @@ func (h *Host) change(choose func() (*generation, error)) (Swap, error) {
 
 // dropSuperseded forgets every module that has a later one of its name and no place of its own.
 func (h *Host) dropSuperseded() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, name := range h.names() {
 		if last, err := h.find(name); err == nil {
 			h.prune(name, last)
