@@ -45,7 +45,8 @@ func dialAdmin(address string) (*adminClient, error) {
 		}
 	}
 	path, unix := strings.CutPrefix(address, "unix:")
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
+	transport := &http.Transport{DialContext: func(ctx context.Context, network,
+		to string) (net.Conn, error) {
 		var d net.Dialer
 		if unix {
 			return d.DialContext(ctx, "unix", path)
@@ -64,7 +65,8 @@ func (c *adminClient) call(ctx context.Context, method, path string, body, to an
 			return err
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://admin"+path, bytes.NewReader(data))
+	request, err := http.NewRequestWithContext(ctx, method, "http://admin"+path,
+		bytes.NewReader(data))
 	if err != nil {
 		return err
 	}
@@ -102,7 +104,8 @@ func reload(ctx context.Context, address string, s streams) error {
 	}
 	if r.Problems != "" {
 		fmt.Fprint(s.err, r.Problems)
-		return &failure{exitConfig, errors.New("the file has problems; the running configuration stays")}
+		return &failure{exitConfig,
+			errors.New("the file has problems; the running configuration stays")}
 	}
 	applied := 0
 	for _, change := range r.Changes {
@@ -110,7 +113,8 @@ func reload(ctx context.Context, address string, s streams) error {
 		if change.Applied {
 			mark, applied = "~", applied+1
 		}
-		fmt.Fprintf(s.out, " %s %-26s %s → %s   %s\n", mark, change.Key, change.Old, change.New, change.Note)
+		fmt.Fprintf(s.out, " %s %-26s %s → %s   %s\n", mark, change.Key, change.Old, change.New,
+			change.Note)
 	}
 	fmt.Fprintf(s.out, "applied %d of %d · generation %d\n", applied, len(r.Changes), r.Generation)
 	return nil

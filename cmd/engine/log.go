@@ -10,8 +10,8 @@ import (
 	"github.com/kvrelay/engine/host/config"
 )
 
-// newLogger writes text on a terminal and JSON elsewhere, unless the configuration says which. least
-// is the level below which nothing is written whatever the configuration says.
+// newLogger writes text on a terminal and JSON elsewhere, unless the configuration says which.
+// least is the level below which nothing is written whatever the configuration says.
 func newLogger(cfg *config.Config, w io.Writer, least slog.Level) *slog.Logger {
 	level := new(slog.LevelVar)
 	level.Set(max(least, logLevel(cfg)))

@@ -26,7 +26,8 @@ func (s *setup) poolPages() (int, error) {
 		pages = int(min(int64(pages), most/s.prefixSize))
 	}
 	if pages < one {
-		return 0, fmt.Errorf("the page pool is too small: %s hold %d pages of %d tokens, one request of "+
+		return 0, fmt.Errorf("the page pool is too small: %s hold %d pages of %d tokens, "+
+			"one request of "+
 			"%d tokens needs %d; lower model.max_model_len to %d or raise kv_cache.memory",
 			size(int(int64(pages)*s.prefixSize)), pages, pageSize, s.context, one,
 			max(0, (pages-1)*pageSize))

@@ -36,7 +36,8 @@ func policyLoad(ctx context.Context, o loadOptions, s streams) error {
 		return err
 	}
 	if loaded.Swap == nil {
-		fmt.Fprintf(s.out, "%s loaded, checked and tried   next: engine policy load %s --activate\n",
+		fmt.Fprintf(s.out,
+			"%s loaded, checked and tried   next: engine policy load %s --activate\n",
 			shownPolicy(loaded.Status), o.source)
 		return nil
 	}
@@ -78,7 +79,8 @@ func policyList(ctx context.Context, address string, asJSON bool, s streams) err
 	fmt.Fprintln(w, "NAME\tVER\tSTATE\tSINCE\tDIGEST\tCALLS\tFAULTS\tP99\tMEMORY")
 	for _, p := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", p.Name, p.Version, p.State,
-			time.Since(p.Since).Round(time.Second), p.Digest[:min(7, len(p.Digest))], p.Calls, p.Faults,
+			time.Since(p.Since).Round(time.Second), p.Digest[:min(7,
+				len(p.Digest))], p.Calls, p.Faults,
 			p.P99, size(int(p.Memory)))
 	}
 	fmt.Fprintln(w, "native:fcfs\t\tfallback\t\t\t\t\t\t")

@@ -111,7 +111,8 @@ func (o *runOptions) readPrompt(in io.Reader) error {
 	}
 	const most = 64 << 20
 	if isTerminal(in) {
-		return usageError("no prompt: give one as an argument, or pipe it in; see `engine run --help`")
+		return usageError("no prompt: give one as an argument, or pipe it in; see `engine " +
+			"run --help`")
 	}
 	data, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err != nil {
@@ -132,7 +133,8 @@ func (o *runOptions) request(p *pair) generation.Request {
 		seed = *d.Seed
 	}
 	r := generation.Request{
-		ID: "run", Prompt: o.tokenIDs, MaxTokens: o.maxTokens.Or(d.MaxTokens), IgnoreEOS: o.ignoreEOS,
+		ID: "run", Prompt: o.tokenIDs, MaxTokens: o.maxTokens.Or(d.MaxTokens),
+		IgnoreEOS: o.ignoreEOS,
 		Sampling: sample.Params{Temperature: o.temperature.Or(d.Temperature), TopP: d.TopP,
 			TopK: d.TopK, MinP: d.MinP, Seed: uint64(o.seed.Or(int64(seed)))},
 	}
@@ -153,7 +155,8 @@ type ran struct {
 }
 
 // generate drives the calls as a router does: reserve, send, start.
-func (p *pair) generate(ctx context.Context, ask generation.Request, text func([]int32)) (ran, error) {
+func (p *pair) generate(ctx context.Context, ask generation.Request, text func([]int32)) (ran,
+	error) {
 	begun := time.Now()
 	r := ran{sent: generation.Sent{Chunks: 1}}
 	begin := 0
@@ -162,7 +165,8 @@ func (p *pair) generate(ctx context.Context, ask generation.Request, text func([
 		if err != nil {
 			return r, err
 		}
-		send := generation.Send{Begin: reserved.Matched, End: reserved.End, Metadata: reserved.Metadata}
+		send := generation.Send{Begin: reserved.Matched, End: reserved.End,
+			Metadata: reserved.Metadata}
 		if r.sent, err = p.prefill.engine.RemoteSend(ctx, ask, send); err != nil {
 			return r, err
 		}

@@ -55,9 +55,10 @@ func serveDemo(ctx context.Context, o serveOptions, s streams) error {
 		}
 		fmt.Fprintf(s.out, "  %s\n", n.line())
 	}
-	fmt.Fprintf(s.out, "ready. Try:  curl http://%s/v1/completions -H 'Content-Type: application/json' \\\n"+
-		"             -d '{\"prompt\":\"In the beginning\",\"max_tokens\":40}'\n"+
-		"             stop all three: Ctrl-C            by hand: engine serve -c %s\n",
+	fmt.Fprintf(s.out,
+		"ready. Try:  curl http://%s/v1/completions -H 'Content-Type: application/json' \\\n"+
+			"             -d '{\"prompt\":\"In the beginning\",\"max_tokens\":40}'\n"+
+			"             stop all three: Ctrl-C            by hand: engine serve -c %s\n",
 		nodes[2].address, filepath.Join(folder, "prefill.toml"))
 	select {
 	case <-ctx.Done():
@@ -153,7 +154,8 @@ func (n *demoNode) start(folder string, ended chan<- error) error {
 	go func() {
 		err := n.process.Wait()
 		n.ended <- err
-		ended <- fmt.Errorf("%s has ended (%v); its last words, from %s:\n%s", n.name, err, log.Name(),
+		ended <- fmt.Errorf("%s has ended (%v); its last words, from %s:\n%s", n.name, err,
+			log.Name(),
 			tail(log.Name()))
 	}()
 	return nil
@@ -188,7 +190,8 @@ func (n *demoNode) await(ctx context.Context, ended <-chan error) error {
 // line is what the screen says of a process.
 func (n *demoNode) line() string {
 	if n.role == config.RoleRouter {
-		return fmt.Sprintf("%-3s %-8s http://%s/v1  ready   1 prefill, 1 decode", n.name, n.role, n.address)
+		return fmt.Sprintf("%-3s %-8s http://%s/v1  ready   1 prefill, 1 decode", n.name, n.role,
+			n.address)
 	}
 	return fmt.Sprintf("%-3s %-8s internal %s   ready   pid %d", n.name, n.role, n.address,
 		n.process.Process.Pid)

@@ -20,7 +20,8 @@ func writeDemo(folder, model string, nodes []*demoNode) error {
 	}
 	for _, n := range nodes {
 		n.file = filepath.Join(folder, string(n.role)+".toml")
-		if err := os.WriteFile(n.file, []byte(demoFile(folder, model, n, nodes)), 0o644); err != nil {
+		if err := os.WriteFile(n.file, []byte(demoFile(folder, model, n, nodes)),
+			0o644); err != nil {
 			return fmt.Errorf("write the demonstration's files: %w", err)
 		}
 	}
@@ -37,7 +38,8 @@ func demoFile(folder, model string, n *demoNode, nodes []*demoNode) string {
 	if n.role == config.RoleRouter {
 		line("api      = %q\ninternal = \"\"", n.address)
 		for _, other := range nodes[:2] {
-			line("[[router.%s]]\nname = %q\nurl  = %q", other.role, other.name, "http://"+other.address)
+			line("[[router.%s]]\nname = %q\nurl  = %q", other.role, other.name,
+				"http://"+other.address)
 		}
 		return b.String()
 	}

@@ -111,7 +111,8 @@ func (i *instance) openEngine(ctx context.Context) error {
 		return err
 	}
 	watch := &watch{metrics: i.metrics, policy: observer.name}
-	s := setup{cfg: i.cfg, role: i.cfg.Node.Role, model: i.model.model, context: i.model.api.Context,
+	s := setup{cfg: i.cfg, role: i.cfg.Node.Role, model: i.model.model,
+		context:  i.model.api.Context,
 		policies: i.policies, watch: watch, address: address, log: i.log}
 	if i.engine, err = s.start(ctx); err != nil {
 		return err
@@ -142,7 +143,8 @@ func (i *instance) server(o api.Options) *api.Server {
 	ready := o.Ready
 	o.Ready = func() *openai.Error {
 		if !i.ready.Load() {
-			return openai.Errorf(openai.CodeModelLoading, "", "the instance is starting or stopping")
+			return openai.Errorf(openai.CodeModelLoading, "",
+				"the instance is starting or stopping")
 		}
 		if ready != nil {
 			return ready()

@@ -79,7 +79,8 @@ func changed(changes []config.Change, prefix string) bool {
 }
 
 // reloadPolicy loads and activates the policy if the file changed anything about it.
-func (i *instance) reloadPolicy(ctx context.Context, changes []config.Change, after *config.Config) error {
+func (i *instance) reloadPolicy(ctx context.Context, changes []config.Change,
+	after *config.Config) error {
 	active := after.Policy.Active
 	if i.policies == nil || !changed(changes, "policy") && !changed(changes, "policies."+active) {
 		return nil
@@ -88,7 +89,8 @@ func (i *instance) reloadPolicy(ctx context.Context, changes []config.Change, af
 }
 
 // reloadNumbers applies what the engine and the transfer take between two steps.
-func (i *instance) reloadNumbers(ctx context.Context, changes []config.Change, after *config.Config) error {
+func (i *instance) reloadNumbers(ctx context.Context, changes []config.Change,
+	after *config.Config) error {
 	if i.engine != nil && changed(changes, "scheduler") {
 		if err := i.engine.engine.SetLimits(ctx, limits(after)); err != nil {
 			return fmt.Errorf("apply [scheduler]: %w", err)
@@ -111,7 +113,8 @@ func (i *instance) keep(changes []config.Change, after *config.Config) {
 		running := *i.cfg
 		running.Policy, running.Policies = after.Policy, after.Policies
 		running.Scheduler = after.Scheduler
-		running.Transfer.Peers, running.Transfer.MaxRate = after.Transfer.Peers, after.Transfer.MaxRate
+		running.Transfer.Peers = after.Transfer.Peers
+		running.Transfer.MaxRate = after.Transfer.MaxRate
 		running.Telemetry.LogLevel = after.Telemetry.LogLevel
 		after = &running
 	}

@@ -70,13 +70,15 @@ func namedPolicy(cfg *config.Config, name string) (plugins.Spec, error) {
 			return spec, fmt.Errorf("policy %s: %w", name, err)
 		}
 		if digest := digestOf(wasm); module.SHA256 != "" && module.SHA256 != digest {
-			return spec, fmt.Errorf("policy %s: %s has sha256 %s, but %s is pinned", name, module.Path,
+			return spec, fmt.Errorf("policy %s: %s has sha256 %s, but %s is pinned", name,
+				module.Path,
 				digest, module.SHA256)
 		}
 		spec.Wasm, spec.Config = wasm, module.Config
 		return spec, nil
 	}
-	return spec, fmt.Errorf("there is no policy %q: no [policies.%s] table; built in: %s", name, name,
+	return spec, fmt.Errorf("there is no policy %q: no [policies.%s] table; built in: %s", name,
+		name,
 		strings.Join(config.Builtins(), ", "))
 }
 

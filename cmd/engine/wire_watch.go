@@ -29,6 +29,10 @@ func state(s scheduler.State) metrics.State {
 
 // Step implements engine.Watch.
 func (w *watch) Step(s engine.Step) {
+	w.state(s.Stats)
+	if s.Number == 0 {
+		return
+	}
 	m := w.metrics
 	m.StepStage(metrics.Hear, s.Hear)
 	m.StepStage(metrics.Plan, s.Plan)
@@ -55,8 +59,8 @@ func (w *watch) Step(s engine.Step) {
 	}
 }
 
-// State implements engine.Watch.
-func (w *watch) State(s scheduler.Stats, leaked int) {
+// state sets the gauges, and adds to the counters what has come since the last time.
+func (w *watch) state(s scheduler.Stats) {
 	m := w.metrics
 	var in [metrics.Finished]int
 	for from := range scheduler.States {
@@ -82,11 +86,14 @@ func (w *watch) State(s scheduler.Stats, leaked int) {
 	w.seen = s
 }
 
-// FirstToken implements engine.Watch.
-func (w *watch) FirstToken(d time.Duration) { w.metrics.FirstToken(d) }
-
-// NextToken implements engine.Watch.
-func (w *watch) NextToken(d time.Duration) { w.metrics.BetweenTokens(d) }
+// Token implements engine.Watch.
+func (w *watch) Token(first bool, since time.Duration) {
+	if first {
+		w.metrics.FirstToken(since)
+	} else {
+		w.metrics.BetweenTokens(since)
+	}
+}
 
 // Finished implements engine.Watch.
 func (w *watch) Finished(f engine.Finished) {
@@ -94,7 +101,8 @@ func (w *watch) Finished(f engine.Finished) {
 	m.RequestFinished(metrics.End(f.Reason))
 	m.PromptTokens(f.PromptTokens)
 	m.OutputTokens(f.OutputTokens)
-	p := metrics.Phases{Queue: f.Report.Queue, Prefill: -1, Decode: -1, Whole: f.Total, PerToken: -1}
+	p := metrics.Phases{Queue: f.Report.Queue, Prefill: -1, Decode: -1, Whole: f.Total,
+		PerToken: -1}
 	if f.FirstToken > 0 {
 		p.Prefill, p.Decode = f.Report.Prefill, f.Decode
 	}

@@ -42,7 +42,8 @@ func (s *Server) files(x *exchange) {
 }
 
 // micro reads a micro-serving call and its one prompt.
-func (s *Server) micro(x *exchange, decode func([]byte, openai.Limits) (*openai.Completion, *openai.Error),
+func (s *Server) micro(x *exchange, decode func([]byte, openai.Limits) (*openai.Completion,
+	*openai.Error),
 ) (generation.Request, bool) {
 	body, fault := s.body(x)
 	var c *openai.Completion

@@ -136,7 +136,8 @@ type route struct {
 // routes dispatches by path and method, so that a wrong one gets our error and not plain text.
 func (s *Server) routes(list []route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{w: &recorder{ResponseWriter: w}, r: r, id: requestID(r), accepted: time.Now()}
+		x := &exchange{w: &recorder{ResponseWriter: w}, r: r, id: requestID(r),
+			accepted: time.Now()}
 		x.w.Header().Set("X-Request-Id", x.id)
 		pattern := s.dispatch(list, x)
 		s.options.Watch.Answered(pattern, x.w.status())

@@ -47,7 +47,8 @@ func TestStopperEqualsWholeText(t *testing.T) {
 		}
 		// A stop string that ends earlier may be seen before a longer one that begins earlier is
 		// whole; only then may more be shown than the earliest start allows.
-		if saw != found || !strings.HasPrefix(text, got) || (got != want && !later(text, got, stops)) {
+		if saw != found || !strings.HasPrefix(text, got) || (got != want &&
+			!later(text, got, stops)) {
 			t.Fatalf("text %q stops %q: shown %q (stop %v), want %q (stop %v)",
 				text, stops, got, saw, want, found)
 		}

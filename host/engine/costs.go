@@ -6,8 +6,8 @@ import (
 	"github.com/kvrelay/engine/host/scheduler"
 )
 
-// costFit is a running least-squares fit of step time = fixed + perToken·tokens, in which older steps
-// count less and less.
+// costFit is a running least-squares fit of step time = fixed + perToken·tokens, in which older
+// steps count less and less.
 type costFit struct {
 	last time.Duration
 	// weighted sums over steps of 1, x, y, x², xy with x = tokens and y = seconds

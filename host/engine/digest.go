@@ -18,7 +18,8 @@ func (e *Engine) sampleNoted(r *request, logits []float32) outcome {
 	}
 	n, digest := r.generated, rowDigest(logits) // Penalties change the row in place.
 	out := e.sample(r, logits)
-	e.options.Log.Debug("token sampled", "id", r.ask.ID, "n", n, "token", out.token, "logits", digest)
+	e.options.Log.Debug("token sampled", "id", r.ask.ID, "n", n, "token", out.token, "logits",
+		digest)
 	return out
 }
 

@@ -1,12 +1,13 @@
-// Package engine runs the loop of one instance: hear, plan, run, commit, deliver. One goroutine owns
-// all state (the scheduler, the sequences, the hand-offs); everybody else talks to it through the
-// inbox and reads from streams.
+// Package engine runs the loop of one instance: hear, plan, run, commit, deliver. One goroutine
+// owns all state (the scheduler, the sequences, the hand-offs); everybody else talks to it
+// through the inbox and reads from streams.
 //
 // What always holds:
 //
 //  1. Every request that was admitted ends its stream exactly once, with a reason or an error.
 //  2. Whatever a request holds (pages, a lease, a transfer) is released on every way out.
-//  3. The loop never waits for a reader, a peer or a policy; it waits only when it has nothing to do.
+//  3. The loop never waits for a reader, a peer or a policy; it waits only when it has nothing to
+//     do.
 package engine
 
 import (
@@ -136,7 +137,7 @@ func (e *Engine) hear(ctx context.Context) bool {
 	if e.scheduler.Work() && !e.stalled {
 		return true
 	}
-	e.options.Watch.State(e.scheduler.Stats(), e.scheduler.Leaked())
+	e.options.Watch.Step(Step{Stats: e.scheduler.Stats(), Leaked: e.scheduler.Leaked()})
 	most := idle
 	if e.stalled {
 		most = stalled
@@ -212,8 +213,8 @@ func (e *Engine) deliver(plan *scheduler.Plan, outcomes []outcome) {
 	}
 }
 
-// abandon takes a failed run back and fails the requests that were part of it: the device said no to
-// this batch, and nothing of it counts.
+// abandon takes a failed run back and fails the requests that were part of it: the device said no
+// to this batch, and nothing of it counts.
 func (e *Engine) abandon(plan *scheduler.Plan, cause error) {
 	e.options.Log.Error("step failed", "step", plan.Step, "error", cause)
 	failed := make([]*request, 0, len(plan.Chunks))

@@ -28,7 +28,8 @@ func prompt(n int, seed uint64) []int32 {
 func TestLocalAndHandedOverAgreeWithTheOracle(t *testing.T) {
 	w := newWorld(t, small())
 	for n := 1; n < 60; n += 3 {
-		ask := generation.Request{ID: fmt.Sprint("id", n), Prompt: prompt(n, uint64(n)), MaxTokens: 9}
+		ask := generation.Request{ID: fmt.Sprint("id", n), Prompt: prompt(n, uint64(n)),
+			MaxTokens: 9}
 		want := oracle(ask.Prompt, 9)
 		s, err := w.prefill.Generate(t.Context(), ask)
 		if err != nil {
@@ -98,7 +99,8 @@ func (w *world) life(n int, r *rand.Rand) {
 	if err != nil && ctx.Err() == nil {
 		w.t.Errorf("request %d: %v", n, err)
 	}
-	if len(got) > len(want) || !slices.Equal(got, want[:len(got)]) || err == nil && len(got) != len(want) {
+	if len(got) > len(want) || !slices.Equal(got, want[:len(got)]) || err == nil &&
+		len(got) != len(want) {
 		w.t.Errorf("request %d of %d tokens: %v, want %v (%v)", n, len(tokens), got, want, err)
 	}
 }
@@ -133,7 +135,11 @@ func TestRefusals(t *testing.T) {
 		call func() error
 		code generation.Code
 	}{
-		"empty prompt": {func() error { _, err := w.decode.Generate(ctx, generation.Request{}); return err },
+		"empty prompt": {func() error {
+			_, err := w.decode.Generate(ctx,
+				generation.Request{})
+			return err
+		},
 			generation.CodeInvalidValue},
 		"too long": {func() error { _, err := w.decode.Generate(ctx, long); return err },
 			generation.CodeContextLength},
@@ -149,9 +155,17 @@ func TestRefusals(t *testing.T) {
 			_, err := w.prefill.RemoteSend(ctx, ok, generation.Send{End: 9, Metadata: "x"})
 			return err
 		}, generation.CodeInvalidMetadata},
-		"prepare past the end": {func() error { _, err := w.decode.PrepareReceive(ctx, ok, 10); return err },
+		"prepare past the end": {func() error {
+			_, err := w.decode.PrepareReceive(ctx, ok,
+				10)
+			return err
+		},
 			generation.CodeInvalidWindow},
-		"unknown reservation": {func() error { _, err := w.decode.StartGenerate(ctx, ok, 3); return err },
+		"unknown reservation": {func() error {
+			_, err := w.decode.StartGenerate(ctx, ok,
+				3)
+			return err
+		},
 			generation.CodeReservationNotFound},
 	} {
 		var e *generation.Error
@@ -193,12 +207,14 @@ func TestReservations(t *testing.T) {
 	if reserved.Matched == reserved.End {
 		t.Fatal("the test needs something to send")
 	}
-	_, err = w.prefill.RemoteSend(ctx, ask, generation.Send{Begin: reserved.Matched, End: reserved.End,
+	_, err = w.prefill.RemoteSend(ctx, ask, generation.Send{Begin: reserved.Matched,
+		End:      reserved.End,
 		Metadata: reserved.Metadata})
 	if code(err) != generation.CodeReservationNotFound {
 		t.Fatalf("send to a released reservation: %v", err)
 	}
-	if _, err := w.decode.StartGenerate(ctx, ask, 29); code(err) != generation.CodeReservationNotFound {
+	if _, err := w.decode.StartGenerate(ctx, ask,
+		29); code(err) != generation.CodeReservationNotFound {
 		t.Fatalf("start of a released reservation: %v", err)
 	}
 	w.rest()

@@ -232,16 +232,14 @@ type checker struct {
 	s *scheduler.Scheduler
 }
 
-func (c checker) State(scheduler.Stats, int) {
+func (c checker) Step(Step) {
 	if err := c.s.Check(); err != nil {
 		c.t.Error(err)
 	}
 }
-func (checker) Step(Step)                {}
-func (checker) FirstToken(time.Duration) {}
-func (checker) NextToken(time.Duration)  {}
-func (checker) Finished(Finished)        {}
-func (checker) Transfer(transfer.Event)  {}
+func (checker) Token(bool, time.Duration) {}
+func (checker) Finished(Finished)         {}
+func (checker) Transfer(transfer.Event)   {}
 
 // rest waits until nothing is left of any request and checks that all pages are free or cached.
 func (w *world) rest() {

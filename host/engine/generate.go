@@ -92,7 +92,8 @@ func (e *Engine) SetLimits(ctx context.Context, l scheduler.Limits) error {
 	return err
 }
 
-// Stats returns the scheduler's gauges and counters and the pages without an owner, which must be 0.
+// Stats returns the scheduler's gauges and counters and the pages without an owner, which must be
+// 0.
 func (e *Engine) Stats(ctx context.Context) (scheduler.Stats, int, error) {
 	type both struct {
 		stats  scheduler.Stats

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// inbox carries what others want of the engine to its goroutine, in order. Each entry runs there. It
-// is bounded by those who put: requests by the admission count, transfer events by max_inflight and
-// the leases, cancellations by the requests.
+// inbox carries what others want of the engine to its goroutine, in order. Each entry runs there.
+// It is bounded by those who put: requests by the admission count, transfer events by
+// max_inflight and the leases, cancellations by the requests.
 type inbox struct {
 	wake chan struct{} // holds one token while there may be entries
 

@@ -46,7 +46,8 @@ func (a *admission) enter() error {
 func (a *admission) leave() { a.pending.Add(-1) }
 
 // submit hands a request to the scheduler and keeps it. The prompt's window is the kind's.
-func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end int) (*request, error) {
+func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end int) (*request,
+	error) {
 	most := e.options.Context - len(ask.Prompt)
 	if len(ask.Prompt) == 0 {
 		return nil, &generation.Error{Code: generation.CodeInvalidValue, Param: "prompt",
@@ -63,7 +64,8 @@ func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end 
 		return nil, generation.Errorf(generation.CodeInvalidValue, "%v", err)
 	}
 	e.lastID++
-	r := &request{id: e.lastID, kind: kind, ask: ask, sampler: sampler, max: most, accepted: e.Now()}
+	r := &request{id: e.lastID, kind: kind, ask: ask, sampler: sampler, max: most,
+		accepted: e.Now()}
 	err = e.scheduler.Submit(scheduler.Request{
 		ID: r.id, Kind: kind, Prompt: ask.Prompt, MaxNew: most, Begin: begin, End: end,
 		Arrival: r.accepted, Pinned: ask.PinPrompt,
@@ -158,9 +160,9 @@ func (e *Engine) deliverToken(out outcome, now time.Duration) {
 	if r.first == 0 {
 		r.first = now
 		e.describe(r)
-		e.options.Watch.FirstToken(now - r.accepted)
+		e.options.Watch.Token(true, now-r.accepted)
 	} else {
-		e.options.Watch.NextToken(now - r.last)
+		e.options.Watch.Token(false, now-r.last)
 	}
 	r.last = now
 	r.report.Policy = e.options.PolicyName()

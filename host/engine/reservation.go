@@ -13,8 +13,9 @@ import (
 
 // reservation is what a prepared request holds until it generates by itself.
 type reservation struct {
-	reply func(generation.Reservation, error) // the call that waits for the pages; nil once answered
-	lease string                              // "" before the grant and after the release
+	// the call that waits for the pages; nil once answered
+	reply func(generation.Reservation, error)
+	lease string // "" before the grant and after the release
 	end   int
 	// matched positions are here from the prefix cache, delivered ones from a sender.
 	matched   int

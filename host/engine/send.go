@@ -93,7 +93,8 @@ func windowOf(s generation.Send, n int) (transfer.Window, error) {
 	}
 	if w.Begin < 0 || w.Begin >= w.End || w.End >= n {
 		return w, generation.Errorf(generation.CodeInvalidWindow,
-			"begin %d and end %d are not a window of %d prompt tokens: 0 <= begin < end < %d is needed "+
+			"begin %d and end %d are not a window of %d prompt tokens: 0 <= begin < end < "+
+				"%d is needed "+
 				"(the last token is never sent)", s.Begin, s.End, n, n)
 	}
 	return w, nil

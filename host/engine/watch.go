@@ -8,16 +8,15 @@ import (
 	"github.com/kvrelay/engine/host/transfer"
 )
 
-// Watch hears what happens, for metrics and the log. It is called on the loop's goroutine, except
-// where a method says otherwise, and must not block.
+// Watch hears what happens, for metrics and the log. It is called on the loop's goroutine and must
+// not block.
 type Watch interface {
-	// Step is called after each step that planned something.
+	// Step is called after each step that planned something, and before the loop rests, with
+	// Number 0 and the state alone.
 	Step(Step)
-	// State is called after each step and before the loop rests; leaked pages have no owner.
-	State(stats scheduler.Stats, leaked int)
-	// FirstToken and NextToken give times to first token and between tokens.
-	FirstToken(sinceAccepted time.Duration)
-	NextToken(sinceLast time.Duration)
+	// Token is called for each token that is handed out: since is the time since the request was
+	// accepted for the first one, since the token before for the others.
+	Token(first bool, since time.Duration)
 	// Finished is called once a request.
 	Finished(Finished)
 	// Transfer is called with each event of a transfer.
@@ -30,6 +29,9 @@ type Step struct {
 	Hear, Plan, Run, Commit, Deliver  time.Duration
 	Decodes, PrefillTokens, Preempted int
 	Decision                          scheduler.Decision
+	// Stats are the scheduler's after the step; Leaked counts pages without an owner.
+	Stats  scheduler.Stats
+	Leaked int
 }
 
 // Finished sums up one request. Err is nil when it ended well; Reason is stop, length, cancelled or
@@ -46,12 +48,10 @@ type Finished struct {
 
 type deaf struct{}
 
-func (deaf) Step(Step)                  {}
-func (deaf) State(scheduler.Stats, int) {}
-func (deaf) FirstToken(time.Duration)   {}
-func (deaf) NextToken(time.Duration)    {}
-func (deaf) Finished(Finished)          {}
-func (deaf) Transfer(transfer.Event)    {}
+func (deaf) Step(Step)                 {}
+func (deaf) Token(bool, time.Duration) {}
+func (deaf) Finished(Finished)         {}
+func (deaf) Transfer(transfer.Event)   {}
 
 // stages are the times at which the stages of a step began, and its end.
 type stages struct{ hear, plan, run, commit, deliver, end time.Duration }
@@ -70,6 +70,6 @@ func (e *Engine) observeStep(plan *scheduler.Plan, at stages) {
 		Commit: at.deliver - at.commit, Deliver: at.end - at.deliver,
 		Decodes: plan.Decodes, PrefillTokens: plan.PrefillTokens,
 		Preempted: len(plan.Preempted), Decision: plan.Decision,
+		Stats: e.scheduler.Stats(), Leaked: e.scheduler.Leaked(),
 	})
-	e.options.Watch.State(e.scheduler.Stats(), e.scheduler.Leaked())
 }

@@ -1,6 +1,6 @@
-// Package generation is the vocabulary of one generation: what is asked, what comes back, how it can
-// fail. The engine and the router both offer a Source; the API serves whichever it is given. It
-// holds no state.
+// Package generation is the vocabulary of one generation: what is asked, what comes back, how it
+// can fail. The engine and the router both offer a Source; the API serves whichever it is given.
+// It holds no state.
 package generation
 
 import (
@@ -33,8 +33,8 @@ type Source interface {
 
 // Stream is the output of one generation, for one reader.
 type Stream interface {
-	// Next waits for more output. The update that carries a Finish is the last; an error (an *Error or
-	// ctx's) ends the stream too.
+	// Next waits for more output. The update that carries a Finish is the last; an error (an
+	// *Error or ctx's) ends the stream too.
 	Next(ctx context.Context) (Update, error)
 	// Stop ends the generation because the reader has enough: a stop string was seen. It is
 	// harmless after the end.

@@ -31,7 +31,8 @@ type Reservation struct {
 	End int
 }
 
-// Send is the window of a remote send and where it goes. A negative End counts from the prompt's end.
+// Send is the window of a remote send and where it goes. A negative End counts from the prompt's
+// end.
 type Send struct {
 	Begin, End int
 	Metadata   string

@@ -205,7 +205,8 @@ func (f *forward) release(decode string) {
 	defer cancel()
 	err := f.router.post(ctx, decode+openai.PathRelease, openai.Release{User: f.id}, &struct{}{})
 	if err != nil {
-		f.router.options.Log.Debug("release failed; the lease will end it", "id", f.id, "error", err)
+		f.router.options.Log.Debug("release failed; the lease will end it", "id", f.id, "error",
+			err)
 	}
 }
 

@@ -68,19 +68,22 @@ func (r *Router) check(ctx context.Context, role placement.Role, name string) {
 			changed = p.Failed(role, name)
 			return
 		}
-		changed = p.Healthy(role, name, placement.Report{Waiting: who.Waiting, Running: who.Running})
+		changed = p.Healthy(role, name, placement.Report{Waiting: who.Waiting,
+			Running: who.Running})
 	})
 	switch {
 	case changed && err != nil:
-		r.options.Log.Warn("instance is down", "instance", name, "role", role.String(), "error", err)
+		r.options.Log.Warn("instance is down", "instance", name, "role", role.String(), "error",
+			err)
 	case changed:
 		r.options.Log.Info("instance is up again", "instance", name, "role", role.String())
 	}
 }
 
-// meet remembers who an instance is, learns the model from the first, and refuses one that could not
-// hand requests over to those met before.
-func (r *Router) meet(ctx context.Context, role placement.Role, name string, who openai.Instance) error {
+// meet remembers who an instance is, learns the model from the first, and refuses one that could
+// not hand requests over to those met before.
+func (r *Router) meet(ctx context.Context, role placement.Role, name string,
+	who openai.Instance) error {
 	key := role.String() + "/" + name
 	r.mu.Lock()
 	before, met := r.known[key]

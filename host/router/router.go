@@ -1,6 +1,7 @@
-// Package router fronts many instances: it pairs a prefill and a decode instance for each request,
-// drives them by the micro-serving calls, and hands the tokens on. It is a generation.Source, so the
-// same API serves it as serves an engine. It learns the model's tokenizer from its instances.
+// Package router fronts many instances: it pairs a prefill and a decode instance for each
+// request, drives them by the micro-serving calls, and hands the tokens on. It is a
+// generation.Source, so the same API serves it as serves an engine. It learns the model's
+// tokenizer from its instances.
 //
 // What always holds:
 //
@@ -82,7 +83,8 @@ func New(o Options) (*Router, error) {
 		}
 		return names
 	}
-	pool, err := placement.New(names(placement.Prefill, o.Prefill), names(placement.Decode, o.Decode))
+	pool, err := placement.New(names(placement.Prefill, o.Prefill), names(placement.Decode,
+		o.Decode))
 	if err != nil {
 		return nil, fmt.Errorf("router instances: %w", err)
 	}
@@ -142,5 +144,6 @@ func (r *Router) settle(change func(*placement.Pool)) {
 // refused.
 func unreachable(err error) bool {
 	_, refused := errors.AsType[*openai.Error](err)
-	return !refused && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	return !refused && !errors.Is(err, context.Canceled) && !errors.Is(err,
+		context.DeadlineExceeded)
 }
