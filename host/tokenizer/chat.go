@@ -3,8 +3,12 @@ package tokenizer
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
+	"strings"
 	"time"
+
+	"github.com/ardanlabs/jinja"
 )
 
 // Why a chat could not be rendered. All are the client's or the model folder's doing.
@@ -43,39 +47,111 @@ type RenderOptions struct {
 	// tokenizer's own bos_token, eos_token and so on. Values are what encoding/json
 	// decodes into any, or json.RawMessage (which keeps the order of keys).
 	Vars map[string]any
+	// KeepParts leaves message content that is a list of parts as it is. Otherwise the texts
+	// of such a list are joined by newlines, unless the template takes the list apart itself.
+	KeepParts bool
 	// Now is what strftime_now tells; the zero time means the current time.
 	Now time.Time
 }
 
 // ChatTemplate is a compiled chat template. It may be used by many goroutines at once.
-type ChatTemplate struct{}
+type ChatTemplate struct {
+	name      string
+	compiled  *jinja.Template
+	functions map[string]jinja.Value
+	special   map[string]string
+	// takesTools and takesParts say what the template looks at: tools, lists of content parts.
+	takesTools, takesParts bool
+	// withTools is the folder's template for requests with tools, if it has one.
+	withTools *ChatTemplate
+}
 
-// ChatTemplate returns the model's template of that name; "" is the default one. The error
-// is ErrNoTemplate or a *TemplateError.
-func (t *Tokenizer) ChatTemplate(name string) (*ChatTemplate, error) { return nil, ErrNoTemplate }
+// ChatTemplate returns the model's template of that name; "" is the default one, which
+// gives way to one named "tool_use" when there are tools. The error is ErrNoTemplate or a
+// *TemplateError.
+func (t *Tokenizer) ChatTemplate(name string) (*ChatTemplate, error) {
+	wanted := name
+	if name == "" {
+		wanted = defaultTemplate
+	}
+	source, ok := t.chat[wanted]
+	if !ok && name == "" {
+		return nil, fmt.Errorf("%w in the model folder", ErrNoTemplate)
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w named %q in the model folder", ErrNoTemplate, name)
+	}
+	c, err := t.ParseChatTemplate(wanted, source)
+	if err != nil {
+		return nil, err
+	}
+	if tools, ok := t.chat[toolTemplate]; ok && name == "" {
+		c.withTools, err = t.ParseChatTemplate(toolTemplate, tools)
+	}
+	return c, err
+}
+
+// Names of templates in a folder that has several.
+const (
+	defaultTemplate = "default"
+	toolTemplate    = "tool_use"
+)
 
 // ParseChatTemplate compiles a template that the user brought, with this tokenizer's special
 // tokens as its variables; name is for error messages. The error is a *TemplateError.
 func (t *Tokenizer) ParseChatTemplate(name, source string) (*ChatTemplate, error) {
-	return nil, ErrNoTemplate
+	rewritten, err := rewriteTemplate(source)
+	if err != nil {
+		return nil, &TemplateError{Name: name, Message: err.Error()}
+	}
+	compiled, err := jinja.Compile(strings.Join(rewritten.parts, ""))
+	if err != nil {
+		return nil, &TemplateError{Name: name, Message: err.Error()}
+	}
+	return &ChatTemplate{
+		name: name, compiled: compiled, special: t.special.names,
+		functions:  rewritten.functions,
+		takesTools: rewritten.names["tools"], takesParts: rewritten.loopsOverContent,
+	}, nil
 }
 
 // SupportsTools reports whether the template looks at tools at all.
-func (c *ChatTemplate) SupportsTools() bool { return false }
-
-// Render returns the prompt of a conversation, exactly as Jinja2 in the setting of
-// Hugging Face transformers renders it. messages is a JSON array of message objects as an
-// OpenAI client sends them; the order of keys is kept. The text already holds its special
-// tokens: encode it with ParseSpecial and without AddSpecial. The error is ErrNoTools, a
-// *TemplateError, or says what is wrong with the JSON.
-func (c *ChatTemplate) Render(messages json.RawMessage, o RenderOptions) (string, error) {
-	return "", ErrNoTemplate
-}
+func (c *ChatTemplate) SupportsTools() bool { return c.takesTools || c.withTools != nil }
 
 // MessagesJSON is messages in the form that Render takes.
-func MessagesJSON(messages []Message) json.RawMessage { return nil }
+func MessagesJSON(messages []Message) json.RawMessage {
+	raw, err := json.Marshal(messages)
+	if err != nil {
+		panic("messages of two strings have no JSON: " + err.Error())
+	}
+	return raw
+}
 
-// chatSource is a template as the model folder has it.
-type chatSource struct{ name, text string }
-
-func (t *Tokenizer) readChat(fsys fs.FS, raw json.RawMessage) error { return nil }
+// readChat finds the chat templates: tokenizer_config.json has one, or a list with names;
+// the file chat_template.jinja comes before them.
+func (t *Tokenizer) readChat(fsys fs.FS, raw json.RawMessage) error {
+	t.chat = map[string]string{}
+	var named []struct{ Name, Template string }
+	var one *string
+	switch {
+	case len(raw) == 0:
+	case json.Unmarshal(raw, &one) == nil:
+		if one != nil {
+			t.chat[defaultTemplate] = *one
+		}
+	case json.Unmarshal(raw, &named) == nil:
+		for _, n := range named {
+			t.chat[n.Name] = n.Template
+		}
+	default:
+		return fmt.Errorf("%s: chat_template: found %s where a string or a list of named "+
+			"templates should be", configName, clip(raw))
+	}
+	data, err := fs.ReadFile(fsys, "chat_template.jinja")
+	if err == nil {
+		t.chat[defaultTemplate] = string(data)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("chat_template.jinja: %w", err)
+	}
+	return nil
+}

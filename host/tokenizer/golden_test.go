@@ -167,4 +167,3 @@ func checkStream(t *testing.T, tok *Tokenizer, ids []int32, skip bool) {
 		t.Fatalf("stream of %v:\n got %q\nwant %q", ids, got.String(), want)
 	}
 }
-

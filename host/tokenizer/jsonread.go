@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // jsonReader walks a JSON document that is held in memory, in one pass and without building
@@ -30,7 +31,7 @@ func at(step string, err error) error {
 	if !errors.As(err, &inner) {
 		return &pathError{step, err}
 	}
-	if inner.path[0] == '[' {
+	if strings.HasPrefix(inner.path, "[") {
 		return &pathError{step + inner.path, inner.err}
 	}
 	return &pathError{step + "." + inner.path, inner.err}
@@ -83,10 +84,10 @@ func (r *jsonReader) object(each func(key string) error) error {
 		}
 		name := string(key)
 		if err := r.take(':', "':'"); err != nil {
-			return at(name, err)
+			return at(clip(key), err)
 		}
 		if err := each(name); err != nil {
-			return at(name, err)
+			return at(clip(key), err)
 		}
 		if r.peek() != ',' {
 			return r.take('}', "',' or '}'")

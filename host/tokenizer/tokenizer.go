@@ -35,8 +35,8 @@ type Tokenizer struct {
 	// added are looked for before normalization, addedLate after it.
 	added, addedLate *addedMatcher
 	special          specialTokens
-	chat             map[string]chatSource
-	spare            sync.Pool // of *scratch
+	chat             map[string]string // chat templates by name
+	spare            sync.Pool         // of *scratch
 }
 
 // vocabToken is what an ID stands for.

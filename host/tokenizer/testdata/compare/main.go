@@ -78,7 +78,7 @@ func chat(tok *tokenizer.Tokenizer, line []byte) (any, error) {
 		Template            string
 		Messages, Tools     json.RawMessage
 		AddGenerationPrompt bool `json:"add_generation_prompt"`
-		Vars                map[string]any
+		Vars                map[string]json.RawMessage
 	}
 	if err := json.Unmarshal(line, &q); err != nil {
 		return nil, err
@@ -87,8 +87,12 @@ func chat(tok *tokenizer.Tokenizer, line []byte) (any, error) {
 	if err != nil {
 		return map[string]any{"error": err.Error()}, nil
 	}
+	vars := map[string]any{}
+	for name, value := range q.Vars {
+		vars[name] = value
+	}
 	text, err := template.Render(q.Messages, tokenizer.RenderOptions{
-		AddGenerationPrompt: q.AddGenerationPrompt, Tools: q.Tools, Vars: q.Vars,
+		AddGenerationPrompt: q.AddGenerationPrompt, Tools: q.Tools, Vars: vars, KeepParts: true,
 	})
 	if err != nil {
 		return map[string]any{"error": err.Error()}, nil
