@@ -72,7 +72,7 @@ func TestCheckWarns(t *testing.T) {
 	}
 }
 
-// TestGuestsAreCurrent assembles every guest anew, where that is asked for and wat2wasm is installed,
+// TestGuestsAreCurrent assembles every guest anew, where that is asked for and wat2wasm is there,
 // and compares.
 func TestGuestsAreCurrent(t *testing.T) {
 	sources, err := filepath.Glob(filepath.Join("testdata", "*.wat"))

@@ -19,7 +19,7 @@ import (
 // What a compiling process may use.
 const (
 	compileTime   = 30 * time.Second
-	compileMemory = 1 << 30  // bytes of address space
+	compileMemory = 1 << 30  // bytes
 	compileInput  = 32 << 20 // bytes of a metered module
 	compileNice   = 10
 )

@@ -9,13 +9,14 @@ import (
 	"syscall"
 )
 
-// limitProcess bounds this process's memory and time, and makes it stand back behind the engine.
+// limitProcess bounds this process's memory and time, and makes it stand back behind the engine. The
+// memory that counts is what can be written: Go reserves more addresses than the limit at its start.
 func limitProcess() error {
 	for _, limit := range []struct {
 		what  int
 		value uint64
 	}{
-		{syscall.RLIMIT_AS, compileMemory},
+		{syscall.RLIMIT_DATA, compileMemory},
 		{syscall.RLIMIT_CPU, uint64(compileTime.Seconds())},
 		{syscall.RLIMIT_CORE, 0},
 	} {
