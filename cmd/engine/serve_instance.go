@@ -117,9 +117,6 @@ func (i *instance) openEngine(ctx context.Context) error {
 	if i.engine, err = s.start(ctx); err != nil {
 		return err
 	}
-	if i.engine.receiver != nil {
-		watch.leases = i.engine.receiver.Leases
-	}
 	i.metrics.SetCapacity(i.engine.store.Pages(), i.cfg.KVCache.PageSize, i.cfg.KVCache.DType)
 	server := i.server(api.Options{
 		Model:  func() (*api.Model, *openai.Error) { return i.model.api, nil },

@@ -26,7 +26,7 @@ type setup struct {
 	// pages is the size of the pool; 0 means what the configuration and the memory say.
 	pages      int
 	policies   *policies
-	watch      engine.Watch
+	watch      *watch // nil hears nothing
 	address    string // of the internal listener, for senders
 	log        *slog.Logger
 	prefixSize int64 // bytes of one page, filled in
@@ -62,14 +62,21 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
 	r := &running{store: store, context: s.context, compat: s.compat()}
-	r.engine = engine.New(engine.Options{
+	o := engine.Options{
 		Models: []engine.Runner{s.model}, Scheduler: sched, Context: s.context, EOS: about.EOS,
 		MaxPending:         s.cfg.Scheduler.MaxQueue + s.cfg.Scheduler.MaxNumSeqs,
 		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
-		PolicyName:         s.policies.observer.name, Watch: s.watch, Log: s.log,
-	})
+		PolicyName:         s.policies.observer.name, Log: s.log,
+	}
+	if s.watch != nil {
+		o.Watch = s.watch
+	}
+	r.engine = engine.New(o)
 	if err := s.connect(r); err != nil {
 		return nil, err
+	}
+	if s.watch != nil && r.receiver != nil {
+		s.watch.leases = r.receiver.Leases // Before the loop, which reads it.
 	}
 	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.done.Go(func() { r.engine.Run(ctx) })
