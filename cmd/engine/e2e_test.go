@@ -118,6 +118,9 @@ func environment(t *testing.T) []string {
 	t.Helper()
 	home := shortDir(t)
 	env := []string{asEngine + "=1", "HOME=" + home, "XDG_RUNTIME_DIR=" + home}
+	if os.Getenv("GORACE") == "" {
+		env = append(env, "GORACE=atexit_sleep_ms=0") // Else a race build takes a second to end.
+	}
 	for _, keep := range []string{"PATH", "TMPDIR", "GORACE", "SystemRoot", "GOCOVERDIR"} {
 		if value, ok := os.LookupEnv(keep); ok {
 			env = append(env, keep+"="+value)
@@ -170,9 +173,21 @@ func launch(t *testing.T, args ...string) *process {
 	return p
 }
 
-// lastLines is enough of a log to see what went wrong.
+// lastLines is enough of a log to see what went wrong: its end, and all of a race or a panic.
 func lastLines(text string) string {
 	const most = 6000
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, `"msg":"token sampled"`) {
+			kept.WriteString(line)
+		}
+	}
+	text = kept.String()
+	for _, alarm := range []string{"WARNING: DATA RACE", "panic: ", "fatal error: "} {
+		if i := strings.Index(text, alarm); i >= 0 {
+			return text[i:]
+		}
+	}
 	return text[max(0, len(text)-most):]
 }
 
