@@ -87,6 +87,8 @@ type Kernels interface {
 	GLU(GLUArgs) error
 	// Gather writes row rows[i] of src to row i of dst: [len(rows)][width].
 	Gather(dst, src Buffer, rows []int32, width int) error
+	// AddRows adds to rows of a buffer: the way back of what Gather took away.
+	AddRows(AddRowsArgs) error
 	// CopyKV copies the first Tokens slots of page From to page To, all layers, K and V.
 	CopyKV(kv KV, copies []KVCopy) error
 	// PackKV writes a range of slots to dst in the canonical layout of KVRange.
@@ -176,6 +178,15 @@ type GLUArgs struct {
 	Dst, GateUp Buffer
 	Rows, Width int
 	Activation  Activation
+}
+
+// AddRowsArgs: Dst[Rows[i]][k] += Factors[i]·X[i][k], the product rounded before it is added. Rows
+// ascend strictly, so that no row comes twice.
+type AddRowsArgs struct {
+	Dst, X  Buffer // [more than the last of Rows][Width], [len(Rows)][Width]
+	Rows    []int32
+	Factors []float32
+	Width   int
 }
 
 // KVShape sizes a page pool.

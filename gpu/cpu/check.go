@@ -168,6 +168,22 @@ func checkGather(dst, src gpu.Buffer, rows []int32, width int) error {
 	return fits("gather: destination", dst, len(rows), width)
 }
 
+func checkAddRows(a gpu.AddRowsArgs) error {
+	if len(a.Factors) != len(a.Rows) {
+		return fmt.Errorf("add rows: %d rows and %d factors", len(a.Rows), len(a.Factors))
+	}
+	last := int32(-1)
+	for _, r := range a.Rows {
+		if r <= last {
+			return fmt.Errorf("add rows: row %d after row %d: they must ascend", r, last)
+		}
+		last = r
+	}
+	return first(
+		fits("add rows: source", a.X, len(a.Rows), a.Width),
+		fits("add rows: destination", a.Dst, int(last)+1, a.Width))
+}
+
 func checkCopies(shape gpu.KVShape, copies []gpu.KVCopy) error {
 	for _, c := range copies {
 		err := first(

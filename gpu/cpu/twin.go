@@ -169,3 +169,18 @@ func (activations) Gather(dst, src gpu.Buffer, rows []int32, width int) error {
 	}
 	return nil
 }
+
+// AddRows implements gpu.Kernels.
+func (activations) AddRows(a gpu.AddRowsArgs) error {
+	if err := checkAddRows(a); err != nil {
+		return err
+	}
+	dst, x := floats(a.Dst), floats(a.X)
+	for i, r := range a.Rows {
+		row, factor := dst[int(r)*a.Width:][:a.Width], a.Factors[i]
+		for k, v := range x[i*a.Width:][:a.Width] {
+			row[k] += float32(v * factor)
+		}
+	}
+	return nil
+}

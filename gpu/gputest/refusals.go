@@ -38,6 +38,10 @@ func testRefusals(p *pair) {
 		return d.MatMul(gpu.MatMulArgs{Dst: dst, X: x, W: w, Rows: 1, Bias: bias,
 			Accumulate: bias != nil})
 	}
+	add := func(width int, rows ...int32) error {
+		return d.AddRows(gpu.AddRowsArgs{Dst: small, X: row, Rows: rows, Factors: []float32{1, 1},
+			Width: width})
+	}
 	for name, err := range map[string]error{
 		"token above the table":  d.Embed(row, w, []int32{5}, 1),
 		"negative token":         d.Embed(row, w, []int32{-1}, 1),
@@ -54,6 +58,10 @@ func testRefusals(p *pair) {
 		"rows outside the batch": attend(gpu.AttentionSequence{FirstRow: 2, Rows: 1, Pages: one}),
 		"glu too wide":           d.GLU(gpu.GLUArgs{Dst: row, GateUp: small, Rows: 1, Width: 4}),
 		"gather outside":         d.Gather(small, row, []int32{9}, 4),
+		"rows added outside":     add(2, 0, 2),
+		"a row added twice":      add(1, 1, 1),
+		"a negative row added":   add(1, -1, 0),
+		"rows without factors":   add(1, 0),
 		"copy of too many":       d.CopyKV(c.kv, []gpu.KVCopy{{From: 0, To: 1, Tokens: 17}}),
 		"copy to nowhere":        d.CopyKV(c.kv, []gpu.KVCopy{{From: 0, To: 2}}),
 		"short pack buffer":      d.PackKV(c.kv, gpu.KVRange{Count: 1}, nil),

@@ -168,3 +168,22 @@ func testGather(p *pair) {
 		return p.read(d, dst)
 	})
 }
+
+func testAddRows(p *pair) {
+	for range 20 {
+		a := gpu.AddRowsArgs{Width: p.between(1, 90)}
+		total := p.between(1, 40)
+		for r := range total {
+			if p.between(0, 1) == 1 {
+				a.Rows, a.Factors = append(a.Rows, int32(r)), append(a.Factors, p.values(1)[0])
+			}
+		}
+		dst, x := p.values(total*a.Width), p.values(len(a.Rows)*a.Width)
+		p.same(fmt.Sprintf("add %d of %d rows", len(a.Rows), total), func(d gpu.Device) []float32 {
+			a := a
+			a.Dst, a.X = p.buffer(d, dst), p.buffer(d, x)
+			p.must(d.AddRows(a))
+			return p.read(d, a.Dst)
+		})
+	}
+}
