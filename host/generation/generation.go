@@ -5,6 +5,7 @@ package generation
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/kvrelay/engine/host/sample"
@@ -20,8 +21,50 @@ type Request struct {
 	Sampling  sample.Params
 	// IgnoreEOS goes on after an end-of-sequence token.
 	IgnoreEOS bool
+	// MinTokens is how many tokens come before the model may end its output.
+	MinTokens int
+	// Logprobs asks for the log-probability of each token, and of the TopLogprobs likeliest ones
+	// in its place (0 to sample.MaxTopLogprobs).
+	Logprobs    bool
+	TopLogprobs int
 	// PinPrompt keeps the prompt's pages in the prefix cache until a reset.
 	PinPrompt bool
+	// Hints are what policies are told.
+	Hints Hints
+	// Constraint says which outputs may come; nil: all. Form is what another instance makes the
+	// same one from, as the response_format of a request.
+	Constraint Constraint
+	Form       json.RawMessage
+}
+
+// Hints are a request's wishes that bear on when its tokens come, never on which.
+type Hints struct {
+	// Priority: larger first.
+	Priority int32
+	// Deadline is when the first token is wanted, from the request's arrival; 0 is never.
+	Deadline time.Duration
+	// Tenant names whose request it is; "" is the default tenant.
+	Tenant string
+	// Class is the service class, a number of the policy ABI; 0 is none.
+	Class uint8
+	// PredictedOutput is how many tokens somebody expects; 0 is unknown.
+	PredictedOutput uint32
+	// Tag is a number that only the policy gives a meaning.
+	Tag uint64
+}
+
+// Constraint follows one output and says which tokens may come next. It belongs to one request;
+// its methods are called by one goroutine at a time.
+type Constraint interface {
+	// Least is how many tokens are enough to end the output from here.
+	Least() int
+	// Mask sets the logits of tokens that may not come next to -Inf. At most left tokens may still
+	// come, and left is at least Least: something is always allowed. end are the tokens that end
+	// an output; they are left alone where it may end and forbidden elsewhere.
+	Mask(logits []float32, left int, end []int32)
+	// Accept notes the token that was chosen, which Mask allowed. It reports whether nothing can
+	// follow: the output has ended.
+	Accept(token int32) (ended bool)
 }
 
 // Source generates: an engine, or a router in front of several.
@@ -44,10 +87,20 @@ type Stream interface {
 // Update is what came since the last one.
 type Update struct {
 	Tokens []int32
+	// Logprobs has an element for each of Tokens when the request asked for it; else it is nil.
+	Logprobs []Logprobs
 	// Finish is set in the last update.
 	Finish Finish
 	// Report is complete in the last update; Cached is known from the first.
 	Report Report
+}
+
+// Logprobs are the log-probabilities at one place of the output, under the model's own logits:
+// before temperature, penalties, biases and constraints.
+type Logprobs struct {
+	Chosen sample.Logprob
+	// Top are the likeliest tokens, likeliest first.
+	Top []sample.Logprob
 }
 
 // Finish says why a generation ended well.
