@@ -63,7 +63,8 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 	}
 	r := &running{store: store, context: s.context, compat: s.compat()}
 	o := engine.Options{
-		Models: []engine.Runner{s.model}, Scheduler: sched, Context: s.context, EOS: about.EOS,
+		Models: []engine.Runner{s.model}, Scheduler: sched, Context: s.context,
+		Vocabulary: about.Vocabulary, EOS: about.EOS,
 		MaxPending:         s.cfg.Scheduler.MaxQueue + s.cfg.Scheduler.MaxNumSeqs,
 		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
 		PolicyName:         s.policies.observer.name, Log: s.log,

@@ -35,6 +35,8 @@ type Options struct {
 	Scheduler *scheduler.Scheduler
 	// Context is the most tokens of one request, prompt and output.
 	Context int
+	// Vocabulary is how many tokens the model knows; others are refused. 0 refuses none.
+	Vocabulary int
 	// EOS are the tokens that end a generation.
 	EOS []int32
 	// MaxPending bounds the requests on their way into the scheduler: its queue and its sequences.

@@ -143,6 +143,15 @@ func TestRefusals(t *testing.T) {
 			generation.CodeInvalidValue},
 		"too long": {func() error { _, err := w.decode.Generate(ctx, long); return err },
 			generation.CodeContextLength},
+		"unknown token": {func() error {
+			_, err := w.decode.Generate(ctx, generation.Request{Prompt: []int32{1, fakeWords}})
+			return err
+		}, generation.CodeInvalidValue},
+		"negative token to send": {func() error {
+			ask := generation.Request{ID: "c", Prompt: []int32{1, -1, 2}}
+			_, err := w.prefill.RemoteSend(ctx, ask, generation.Send{End: 2, Metadata: "x"})
+			return err
+		}, generation.CodeInvalidValue},
 		"window": {func() error {
 			_, err := w.prefill.RemoteSend(ctx, ok, generation.Send{Begin: 5, End: 5})
 			return err

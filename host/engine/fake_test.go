@@ -223,7 +223,7 @@ func (w *world) engine(m *fakeModel) *Engine {
 		w.t.Fatal(err)
 	}
 	return New(Options{Models: []Runner{m}, Scheduler: s, Context: o.context, MaxPending: 1000,
-		RecomputeOnFailure: o.recompute, Watch: checker{w.t, s}})
+		RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Watch: checker{w.t, s}})
 }
 
 // checker verifies every invariant of the scheduler after each step.

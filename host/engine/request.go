@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -48,14 +49,10 @@ func (a *admission) leave() { a.pending.Add(-1) }
 // submit hands a request to the scheduler and keeps it. The prompt's window is the kind's.
 func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end int) (*request,
 	error) {
+	if err := e.checkPrompt(ask.Prompt); err != nil {
+		return nil, err
+	}
 	most := e.options.Context - len(ask.Prompt)
-	if len(ask.Prompt) == 0 {
-		return nil, &generation.Error{Code: generation.CodeInvalidValue, Param: "prompt",
-			Message: "the prompt is empty: it needs at least one token"}
-	}
-	if most < 1 {
-		return nil, tooLong(e.options.Context, len(ask.Prompt))
-	}
 	if ask.MaxTokens > 0 {
 		most = min(most, ask.MaxTokens)
 	}
@@ -75,6 +72,26 @@ func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end 
 	}
 	e.requests[r.id] = r
 	return r, nil
+}
+
+// checkPrompt refuses what no step could compute: a bad token would fail all requests of its batch.
+func (e *Engine) checkPrompt(prompt []int32) error {
+	bad := func(format string, args ...any) error {
+		return &generation.Error{Code: generation.CodeInvalidValue, Param: "prompt",
+			Message: fmt.Sprintf(format, args...)}
+	}
+	if len(prompt) == 0 {
+		return bad("the prompt is empty: it needs at least one token")
+	}
+	if len(prompt) >= e.options.Context {
+		return tooLong(e.options.Context, len(prompt))
+	}
+	for i, token := range prompt {
+		if most := e.options.Vocabulary; token < 0 || most > 0 && int(token) >= most {
+			return bad("prompt token %d is %d, but the model has %d tokens, from 0", i, token, most)
+		}
+	}
+	return nil
 }
 
 func tooLong(context, prompt int) *generation.Error {

@@ -67,8 +67,8 @@ func (e *Engine) beginSend(
 	if err != nil {
 		return nil, err
 	}
-	if len(ask.Prompt) >= e.options.Context {
-		return nil, tooLong(e.options.Context, len(ask.Prompt))
+	if err := e.checkPrompt(ask.Prompt); err != nil {
+		return nil, err
 	}
 	metadata, err := e.sender.Parse(s.Metadata, window)
 	if err != nil {
