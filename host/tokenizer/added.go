@@ -112,8 +112,8 @@ func (m *addedMatcher) split(text string, parseSpecial bool,
 			continue
 		}
 		if at.token.lstrip {
-			trimmed := strings.TrimRightFunc(text[:at.start], unicode.IsSpace)
-			at.start = max(done, len(trimmed))
+			between := text[min(done, at.start):at.start]
+			at.start -= len(between) - len(strings.TrimRightFunc(between, unicode.IsSpace))
 		}
 		if at.token.rstrip {
 			at.end = len(text) - len(strings.TrimLeftFunc(text[at.end:], unicode.IsSpace))

@@ -29,6 +29,7 @@ type scratch struct {
 	id         []int32
 	prev, next []int32
 	queue      []uint64
+	queued     int // how many pairs went through the queue so far
 }
 
 // encode appends the token IDs of one piece.
@@ -163,6 +164,7 @@ func (m *bpe) mergeLong(w []int32, s *scratch, out []int32) []int32 {
 		s.rank[i], s.id[i] = m.pairs.find(w[i], w[i+1])
 		if s.rank[i] != noMerge {
 			s.queue = append(s.queue, uint64(s.rank[i])<<32|uint64(i))
+			s.queued++
 		}
 	}
 	heapify(s.queue)
@@ -199,6 +201,7 @@ func (m *bpe) renew(w []int32, s *scratch, i int32) {
 	s.rank[i], s.id[i] = m.pairs.find(w[i], w[s.next[i]])
 	if s.rank[i] != noMerge {
 		push(&s.queue, uint64(s.rank[i])<<32|uint64(i))
+		s.queued++
 	}
 }
 
