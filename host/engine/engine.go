@@ -71,6 +71,8 @@ type Engine struct {
 	lastID   scheduler.SequenceID
 	costs    costFit
 	sampled  []int32
+	raw      []float32 // a row of logits before it was changed
+	tenants  tenants
 	stalled  bool // the last plan was empty though there is work
 }
 
@@ -89,8 +91,8 @@ func New(o Options) *Engine {
 		options: o, scheduler: o.Scheduler, inbox: newInbox(),
 		started: time.Now(), stopped: make(chan struct{}),
 		admission: admission{most: int64(o.MaxPending)},
-		requests:  map[scheduler.SequenceID]*request{},
-		labels:    map[string]*request{}, leases: map[string]*request{},
+		requests:  map[scheduler.SequenceID]*request{}, tenants: newTenants(),
+		labels: map[string]*request{}, leases: map[string]*request{},
 		sends: map[string]*request{}, fencing: map[string]scheduler.SequenceID{},
 	}
 }

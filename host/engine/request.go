@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -56,9 +55,9 @@ func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end 
 	if ask.MaxTokens > 0 {
 		most = min(most, ask.MaxTokens)
 	}
-	sampler, err := sample.New(ask.Sampling)
+	sampler, err := newSampler(ask, most)
 	if err != nil {
-		return nil, generation.Errorf(generation.CodeInvalidValue, "%v", err)
+		return nil, err
 	}
 	e.lastID++
 	r := &request{id: e.lastID, kind: kind, ask: ask, sampler: sampler, max: most,
@@ -66,6 +65,9 @@ func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end 
 	err = e.scheduler.Submit(scheduler.Request{
 		ID: r.id, Kind: kind, Prompt: ask.Prompt, MaxNew: most, Begin: begin, End: end,
 		Arrival: r.accepted, Pinned: ask.PinPrompt,
+		Deadline: deadline(r.accepted, ask.Hints.Deadline), Priority: ask.Hints.Priority,
+		Tenant: e.tenants.index(ask.Hints.Tenant), Class: ask.Hints.Class,
+		PredictedOutput: ask.Hints.PredictedOutput, UserTag: ask.Hints.Tag,
 	})
 	if err != nil {
 		return nil, e.refusal(err, len(ask.Prompt))
@@ -124,53 +126,6 @@ func (e *Engine) refusal(err error, prompt int) *generation.Error {
 	return generation.AsError(err)
 }
 
-// outcome is what sampling did for one sequence.
-type outcome struct {
-	request *request
-	token   int32
-	finish  generation.Finish // "" goes on
-	err     error
-	emit    bool // the token is part of the output
-}
-
-func (o *outcome) ended() bool { return o.finish != "" || o.err != nil }
-
-func (o *outcome) reason() scheduler.Reason {
-	switch {
-	case o.err != nil:
-		return scheduler.ReasonError
-	case o.finish == generation.FinishLength:
-		return scheduler.ReasonLength
-	}
-	return scheduler.ReasonStop
-}
-
-// sample chooses the next token of a sequence and says whether it was the last.
-func (e *Engine) sample(r *request, logits []float32) outcome {
-	out := outcome{request: r}
-	adjusts := r.ask.Sampling.Adjusts()
-	if adjusts {
-		r.sampler.Adjust(logits, r.ask.Prompt, r.output)
-	}
-	out.token, out.err = r.sampler.Pick(logits, r.generated)
-	if out.err != nil {
-		return out
-	}
-	if !r.ask.IgnoreEOS && slices.Contains(e.options.EOS, out.token) {
-		out.finish = generation.FinishStop
-		return out
-	}
-	out.emit = true
-	r.generated++
-	if adjusts {
-		r.output = append(r.output, out.token)
-	}
-	if r.generated >= r.max {
-		out.finish = generation.FinishLength
-	}
-	return out
-}
-
 // deliverToken hands a sampled token to its reader, and the end if it was the last.
 func (e *Engine) deliverToken(out outcome, now time.Duration) {
 	r := out.request
@@ -184,7 +139,7 @@ func (e *Engine) deliverToken(out outcome, now time.Duration) {
 	r.last = now
 	r.report.Policy = e.options.PolicyName()
 	if out.emit {
-		r.stream.push(r.report, out.token)
+		r.stream.push(r.report, out.token, out.logprobs)
 	}
 	switch {
 	case out.err != nil:

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/kvrelay/engine/host/generation"
-	"github.com/kvrelay/engine/host/sample"
 	"github.com/kvrelay/engine/host/scheduler"
 	"github.com/kvrelay/engine/host/transfer"
 )
@@ -227,15 +226,16 @@ func (e *Engine) proceed(r *request, begin int) error {
 func (e *Engine) takeOver(r *request, p *pendingStart) {
 	delete(e.labels, r.ask.ID)
 	r.reservation = nil
-	r.ask.Sampling, r.ask.IgnoreEOS = p.ask.Sampling, p.ask.IgnoreEOS
+	prepared := r.ask
+	r.ask = p.ask
+	r.ask.PinPrompt, r.ask.Hints = prepared.PinPrompt, prepared.Hints
 	if p.ask.MaxTokens > 0 {
 		r.max = min(r.max, p.ask.MaxTokens)
 	}
-	sampler, err := sample.New(r.ask.Sampling)
+	sampler, err := newSampler(r.ask, r.max)
 	if err != nil {
-		bad := generation.Errorf(generation.CodeInvalidValue, "%v", err)
-		p.reply(nil, bad)
-		e.drop(r, bad)
+		p.reply(nil, err)
+		e.drop(r, generation.AsError(err))
 		return
 	}
 	r.sampler = sampler

@@ -29,7 +29,7 @@ func (s *stream) Next(ctx context.Context) (generation.Update, error) {
 		ready := len(s.pending.Tokens) > 0 || s.ended
 		update, err := s.pending, s.err
 		if ready {
-			s.pending.Tokens = nil
+			s.pending.Tokens, s.pending.Logprobs = nil, nil
 			if len(update.Tokens) > 0 && err != nil {
 				err = nil // The tokens first; the error is still there for the next call.
 			}
@@ -49,10 +49,13 @@ func (s *stream) Next(ctx context.Context) (generation.Update, error) {
 // Stop implements generation.Stream.
 func (s *stream) Stop() { s.stop() }
 
-// push adds tokens and brings the report up to date.
-func (s *stream) push(report generation.Report, tokens ...int32) {
+// push adds a token, with its log-probabilities if there are any, and brings the report up to date.
+func (s *stream) push(report generation.Report, token int32, logprobs *generation.Logprobs) {
 	s.mu.Lock()
-	s.pending.Tokens = append(s.pending.Tokens, tokens...)
+	s.pending.Tokens = append(s.pending.Tokens, token)
+	if logprobs != nil {
+		s.pending.Logprobs = append(s.pending.Logprobs, *logprobs)
+	}
 	s.pending.Report = report
 	s.mu.Unlock()
 	s.signal()
