@@ -216,11 +216,11 @@ type Record struct {
 	ID uint64
 	// When the request was accepted, on the clock of now_ns.
 	ArrivalNS int64
-	// When the first token is wanted, on the clock of now_ns. 0: none. No source yet: 0.
+	// When the first token is wanted, on the clock of now_ns. 0: none.
 	DeadlineNS int64
-	// Larger first. No source yet: 0.
+	// Larger first.
 	Priority int32
-	// Index into the tenant table. No source yet: 0.
+	// Index into the tenant table.
 	Tenant uint32
 	// State bits. 0: a free slot, of which nothing else may be read.
 	State uint32
@@ -246,19 +246,19 @@ type Record struct {
 	ServiceTokens uint64
 	// How often its pages were taken.
 	PreemptCount uint32
-	// Output tokens somebody expects. 0: unknown. No source yet: 0.
+	// Output tokens somebody expects. 0: unknown.
 	PredictedOutput uint32
 	// Adapter of the model. 0: none. No source yet: 0.
 	Adapter uint32
 	// Requests that came as one (n > 1, several prompts). 0: none. No source yet: 0.
 	Group uint32
-	// A number the client chose; the host gives it no meaning. No source yet: 0.
+	// A number the client chose; the host gives it no meaning.
 	UserTag uint64
 	// Equal for prompts that start alike, to run them together. 0: unknown. No source yet: 0.
 	PrefixHash uint64
 	// Which engine action it is.
 	Kind uint8
-	// Service class. No source yet: 0.
+	// Service class.
 	Class uint8
 	// Index of its destination in the peer table. 0: none. No source yet: 0.
 	Peer uint16

@@ -233,9 +233,9 @@ POL_ASSERT(offsetof(pol_header, reserved) == 180, "pol_header.reserved");
 typedef struct {
     uint64_t id; /* 0: Unique for the engine's life and rising with submission: the last word in every tie. */
     int64_t arrival_ns; /* 8: When the request was accepted, on the clock of now_ns. */
-    int64_t deadline_ns; /* 16: When the first token is wanted, on the clock of now_ns. 0: none. (later: 0) */
-    int32_t priority; /* 24: Larger first. (later: 0) */
-    uint32_t tenant; /* 28: Index into the tenant table. (later: 0) */
+    int64_t deadline_ns; /* 16: When the first token is wanted, on the clock of now_ns. 0: none. */
+    int32_t priority; /* 24: Larger first. */
+    uint32_t tenant; /* 28: Index into the tenant table. */
     uint32_t state; /* 32: State bits. 0: a free slot, of which nothing else may be read. */
     uint32_t prompt_tokens; /* 36: Length of the prompt. */
     uint32_t cached_tokens; /* 40: Prompt tokens whose KV the prefix cache holds now. Advisory: may shrink until it starts. */
@@ -248,13 +248,13 @@ typedef struct {
     int64_t last_sched_ns; /* 72: When it last was part of a step. 0: never. */
     uint64_t service_tokens; /* 80: Tokens computed for it so far, prefill and decode, recomputed ones counted again. */
     uint32_t preempt_count; /* 88: How often its pages were taken. */
-    uint32_t predicted_output; /* 92: Output tokens somebody expects. 0: unknown. (later: 0) */
+    uint32_t predicted_output; /* 92: Output tokens somebody expects. 0: unknown. */
     uint32_t adapter; /* 96: Adapter of the model. 0: none. (later: 0) */
     uint32_t group; /* 100: Requests that came as one (n > 1, several prompts). 0: none. (later: 0) */
-    uint64_t user_tag; /* 104: A number the client chose; the host gives it no meaning. (later: 0) */
+    uint64_t user_tag; /* 104: A number the client chose; the host gives it no meaning. */
     uint64_t prefix_hash; /* 112: Equal for prompts that start alike, to run them together. 0: unknown. (later: 0) */
     uint8_t kind; /* 120: Which engine action it is. */
-    uint8_t class_; /* 121: Service class. (later: 0) */
+    uint8_t class_; /* 121: Service class. */
     uint16_t peer; /* 122: Index of its destination in the peer table. 0: none. (later: 0) */
     uint32_t lease_ms_left; /* 124: Milliseconds left of the receiver's reservation. 0: none. (later: 0) */
 } pol_record;

@@ -276,11 +276,11 @@ pub struct Record {
     pub id: u64,
     /// 8: When the request was accepted, on the clock of now_ns.
     pub arrival_ns: i64,
-    /// 16: When the first token is wanted, on the clock of now_ns. 0: none. (Later: 0.)
+    /// 16: When the first token is wanted, on the clock of now_ns. 0: none.
     pub deadline_ns: i64,
-    /// 24: Larger first. (Later: 0.)
+    /// 24: Larger first.
     pub priority: i32,
-    /// 28: Index into the tenant table. (Later: 0.)
+    /// 28: Index into the tenant table.
     pub tenant: u32,
     /// 32: State bits. 0: a free slot, of which nothing else may be read.
     pub state: u32,
@@ -306,19 +306,19 @@ pub struct Record {
     pub service_tokens: u64,
     /// 88: How often its pages were taken.
     pub preempt_count: u32,
-    /// 92: Output tokens somebody expects. 0: unknown. (Later: 0.)
+    /// 92: Output tokens somebody expects. 0: unknown.
     pub predicted_output: u32,
     /// 96: Adapter of the model. 0: none. (Later: 0.)
     pub adapter: u32,
     /// 100: Requests that came as one (n > 1, several prompts). 0: none. (Later: 0.)
     pub group: u32,
-    /// 104: A number the client chose; the host gives it no meaning. (Later: 0.)
+    /// 104: A number the client chose; the host gives it no meaning.
     pub user_tag: u64,
     /// 112: Equal for prompts that start alike, to run them together. 0: unknown. (Later: 0.)
     pub prefix_hash: u64,
     /// 120: Which engine action it is.
     pub kind: u8,
-    /// 121: Service class. (Later: 0.)
+    /// 121: Service class.
     pub class: u8,
     /// 122: Index of its destination in the peer table. 0: none. (Later: 0.)
     pub peer: u16,
