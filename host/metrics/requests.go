@@ -157,7 +157,10 @@ func (m *Metrics) RequestPhases(p Phases) {
 		h prometheus.Histogram
 		d time.Duration
 	}{
-		{m.queue, p.Queue}, {m.prefill, p.Prefill}, {m.decode, p.Decode}, {m.whole, p.Whole},
+		{m.queue, p.Queue},
+		{m.prefill, p.Prefill},
+		{m.decode, p.Decode},
+		{m.whole, p.Whole},
 		{m.perToken, p.PerToken},
 	} {
 		if x.d >= 0 {

@@ -34,15 +34,29 @@ func DecodeChat(body []byte, l Limits) (*Chat, *Error) {
 			return nil, err
 		}
 	}
-	if c.Messages == nil {
-		return nil, missing("messages")
+	if err := c.complete(); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// complete checks the request as a whole.
+func (c *Chat) complete() *Error {
+	switch {
+	case c.Messages == nil:
+		return missing("messages")
+	case c.TopLogprobs > 0 && !c.Logprobs:
+		return Errorf(CodeInvalidValue, "top_logprobs", "top_logprobs needs logprobs: true")
+	}
+	return c.together()
 }
 
 func (c *Chat) member(m member, l Limits) *Error {
 	if m.name == "messages" {
 		return c.messages(m.value)
+	}
+	if known, err := c.chatLogprobs(m); known {
+		return err
 	}
 	if known, err := c.field(m, l); known {
 		return err

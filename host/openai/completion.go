@@ -5,6 +5,8 @@ type Completion struct {
 	Options
 	// Prompts has at least one element.
 	Prompts []Prompt
+	// Echo puts the prompt before the output.
+	Echo bool
 }
 
 // Prompt is a text or, when Tokens is not nil, token ids.
@@ -36,10 +38,14 @@ func (c *Completion) read(body []byte, l Limits, own func(member) (bool, *Error)
 			return err
 		}
 	}
-	if c.Prompts == nil {
+	switch {
+	case c.Prompts == nil:
 		return missing("prompt")
+	case c.Echo && c.Logprobs:
+		return Errorf(CodeUnsupportedParameter, "echo", "echo is not supported together with "+
+			"logprobs: those of the prompt are not computed")
 	}
-	return nil
+	return c.together()
 }
 
 func (c *Completion) member(m member, l Limits, own func(member) (bool, *Error)) *Error {
@@ -48,8 +54,13 @@ func (c *Completion) member(m member, l Limits, own func(member) (bool, *Error))
 			return err
 		}
 	}
-	if m.name == "prompt" {
+	switch m.name {
+	case "prompt":
 		return c.prompt(m.value)
+	case "echo":
+		return m.boolean(&c.Echo)
+	case "logprobs":
+		return c.completionLogprobs(m.value)
 	}
 	if known, err := c.field(m, l); known {
 		return err

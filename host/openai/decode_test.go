@@ -89,7 +89,7 @@ func TestDecodeCompletion(t *testing.T) {
 		Model: "m", Temperature: new(0.7), TopP: new(0.9), TopK: new(-1), MinP: new(0.01),
 		Seed: new(int64(-5)), MaxTokens: new(12), Stop: []string{"a", "b"}, Stream: true,
 		IncludeUsage: true, User: "u", IgnoreEOS: true, PinPrompt: true, Unknown: 2,
-		ReturnTokenIDs: true,
+		ReturnTokenIDs: true, N: new(1), Penalties: Penalties{FrequencyPenalty: new(0.0)},
 	}}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
@@ -123,6 +123,31 @@ func TestMaxCompletionTokensWins(t *testing.T) {
 	c, err := DecodeCompletion([]byte(`{"prompt":"a","max_tokens":-1}`), Limits{})
 	if err != nil || c.MaxTokens != nil {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// sampled are the fields of item sampling on the wire, for both calls.
+const sampled = `"presence_penalty":-2,"frequency_penalty":0.5,"repetition_penalty":1.1,
+	"logit_bias":{"5":-100,"7":2.5},"min_tokens":3,"n":2,"priority":-4,"predicted_output":90`
+
+func TestDecodeSampling(t *testing.T) {
+	want := Options{
+		Penalties: Penalties{PresencePenalty: new(-2.0), FrequencyPenalty: new(0.5),
+			RepetitionPenalty: new(1.1), LogitBias: map[int32]float64{5: -100, 7: 2.5}},
+		MinTokens: new(3), N: new(2), Priority: new(-4), PredictedOutput: new(90),
+		Logprobs: true, TopLogprobs: 5,
+	}
+	c, err := DecodeCompletion([]byte(`{"prompt":"a","logprobs":5,`+sampled+`}`), Limits{})
+	if err != nil || !reflect.DeepEqual(c.Options, want) {
+		t.Errorf("completion: %+v, %v", c, err)
+	}
+	chat, err := DecodeChat([]byte(`{"messages":[{"role":"user","content":"a"}],"logprobs":true,
+		"top_logprobs":5,`+sampled+`}`), Limits{})
+	if err != nil || !reflect.DeepEqual(chat.Options, want) {
+		t.Errorf("chat: %+v, %v", chat, err)
+	}
+	if _, err := DecodeCompletion([]byte(`{"prompt":"a","n":9}`), Limits{MaxN: 9}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -12,12 +12,24 @@ const (
 	MaxModel    = 1024      // bytes of model
 	MaxMetadata = 64 << 10  // bytes of kv_addr_info
 	MaxText     = 256 << 20 // bytes of a prompt or a message: the body's limit comes first
+	MaxN        = 8         // answers to one prompt, unless Limits says otherwise
+
+	maxTopLogprobs = 20
 )
 
 // Limits are the bounds that an operator sets.
 type Limits struct {
 	// MaxStop bounds the stop strings of a request; 0 is the constant MaxStop.
 	MaxStop int
+	// MaxN bounds n; 0 is the constant MaxN.
+	MaxN int
+}
+
+func (l Limits) maxN() int {
+	if l.MaxN == 0 {
+		return MaxN
+	}
+	return l.MaxN
 }
 
 func (l Limits) maxStop() int {

@@ -1,5 +1,7 @@
 package openai
 
+import "encoding/json"
+
 // Paths of the micro-serving calls. Each is a POST whose body is a completion request and a window
 // of the prompt; user ties the calls of one request together.
 const (
@@ -123,30 +125,46 @@ func (c *Completion) window(has bool, field string, needsUser bool) *Error {
 		return missing(field)
 	case needsUser && c.User == "":
 		return missing("user")
+	case c.N != nil && *c.N > 1:
+		return Errorf(CodeInvalidValue, "n", "n is %d; a micro-serving call has one answer", *c.N)
 	}
 	return nil
 }
 
 // Call is the body of any micro-serving call, for those who make one. Nil pointers are left out.
 type Call struct {
-	Model          string         `json:"model,omitempty"`
-	Prompt         []int32        `json:"prompt"`
-	User           string         `json:"user,omitempty"`
-	Temperature    *float64       `json:"temperature,omitempty"`
-	TopP           *float64       `json:"top_p,omitempty"`
-	MinP           *float64       `json:"min_p,omitempty"`
-	TopK           *int           `json:"top_k,omitempty"`
-	Seed           *int64         `json:"seed,omitempty"`
-	MaxTokens      *int           `json:"max_tokens,omitempty"`
-	Stop           []string       `json:"stop,omitempty"`
-	Stream         bool           `json:"stream"`
-	StreamOptions  *StreamOptions `json:"stream_options,omitempty"`
-	ReturnTokenIDs bool           `json:"return_token_ids,omitempty"`
-	DebugConfig    DebugConfig    `json:"debug_config"`
-	Begin          *int           `json:"begin,omitempty"`
-	End            *int           `json:"end,omitempty"`
-	KVAddrInfo     string         `json:"kv_addr_info,omitempty"`
-	RecvRank       *int           `json:"recv_rank,omitempty"`
+	Model       string   `json:"model,omitempty"`
+	Prompt      []int32  `json:"prompt"`
+	User        string   `json:"user,omitempty"`
+	Temperature *float64 `json:"temperature,omitempty"`
+	TopP        *float64 `json:"top_p,omitempty"`
+	MinP        *float64 `json:"min_p,omitempty"`
+	TopK        *int     `json:"top_k,omitempty"`
+	Seed        *int64   `json:"seed,omitempty"`
+	MaxTokens   *int     `json:"max_tokens,omitempty"`
+	MinTokens   int      `json:"min_tokens,omitempty"`
+	Logprobs    *int     `json:"logprobs,omitempty"`
+	CallPenalties
+	Priority        int32           `json:"priority,omitempty"`
+	PredictedOutput uint32          `json:"predicted_output,omitempty"`
+	ResponseFormat  json.RawMessage `json:"response_format,omitempty"`
+	Stop            []string        `json:"stop,omitempty"`
+	Stream          bool            `json:"stream"`
+	StreamOptions   *StreamOptions  `json:"stream_options,omitempty"`
+	ReturnTokenIDs  bool            `json:"return_token_ids,omitempty"`
+	DebugConfig     DebugConfig     `json:"debug_config"`
+	Begin           *int            `json:"begin,omitempty"`
+	End             *int            `json:"end,omitempty"`
+	KVAddrInfo      string          `json:"kv_addr_info,omitempty"`
+	RecvRank        *int            `json:"recv_rank,omitempty"`
+}
+
+// CallPenalties are the fields of Penalties in a Call.
+type CallPenalties struct {
+	PresencePenalty   float64            `json:"presence_penalty,omitempty"`
+	FrequencyPenalty  float64            `json:"frequency_penalty,omitempty"`
+	RepetitionPenalty float64            `json:"repetition_penalty,omitempty"`
+	LogitBias         map[string]float64 `json:"logit_bias,omitempty"`
 }
 
 // StreamOptions is the field of that name.

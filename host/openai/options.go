@@ -20,6 +20,14 @@ type Options struct {
 	// MaxTokens bounds the output. max_completion_tokens wins over max_tokens; -1 is as left out.
 	MaxTokens *int
 	Stop      []string
+	Penalties
+	// MinTokens come before the output may end, N answers for each prompt.
+	MinTokens, N *int
+	// Logprobs asks for the log-probability of each token, and of the TopLogprobs likeliest.
+	Logprobs    bool
+	TopLogprobs int
+	// Priority and PredictedOutput are hints for policies.
+	Priority, PredictedOutput *int
 	// IgnoreEOS and PinPrompt come from debug_config (or ignore_eos itself).
 	IgnoreEOS, PinPrompt bool
 	Stream, IncludeUsage bool
@@ -54,6 +62,19 @@ func (o *Options) field(m member, l Limits) (known bool, err *Error) {
 		return true, o.maxTokens(m)
 	case "stop":
 		return true, o.stop(m.value, l)
+	case "n":
+		return true, o.answers(m.value, l)
+	case "best_of":
+		return true, o.bestOf(m.value)
+	case "min_tokens":
+		return true, m.count(&o.MinTokens, 0)
+	case "priority":
+		n, err := m.integer(math.MinInt32, math.MaxInt32)
+		priority := int(n)
+		o.Priority = &priority
+		return true, err
+	case "predicted_output":
+		return true, m.count(&o.PredictedOutput, 0)
 	case "ignore_eos":
 		return true, m.boolean(&o.IgnoreEOS)
 	case "stream":
@@ -67,7 +88,7 @@ func (o *Options) field(m member, l Limits) (known bool, err *Error) {
 	case "debug_config":
 		return true, o.debugConfig(m.value)
 	}
-	return false, nil
+	return o.Penalties.field(m)
 }
 
 func (o *Options) topP(v value) *Error {

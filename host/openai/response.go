@@ -68,10 +68,10 @@ type CompletionResponse struct {
 
 // CompletionChoice is the text for one prompt, or a piece of it.
 type CompletionChoice struct {
-	Index        int      `json:"index"`
-	Text         string   `json:"text"`
-	Logprobs     *Nothing `json:"logprobs"`
-	FinishReason *string  `json:"finish_reason"`
+	Index        int                 `json:"index"`
+	Text         string              `json:"text"`
+	Logprobs     *CompletionLogprobs `json:"logprobs"`
+	FinishReason *string             `json:"finish_reason"`
 	// TokenIDs are the tokens of this text, when asked for by return_token_ids.
 	TokenIDs []int32 `json:"token_ids,omitempty"`
 }
@@ -92,11 +92,11 @@ type ChatResponse struct {
 
 // ChatChoice is one answer.
 type ChatChoice struct {
-	Index        int          `json:"index"`
-	Message      ReplyMessage `json:"message"`
-	Logprobs     *Nothing     `json:"logprobs"`
-	FinishReason *string      `json:"finish_reason"`
-	TokenIDs     []int32      `json:"token_ids,omitempty"`
+	Index        int           `json:"index"`
+	Message      ReplyMessage  `json:"message"`
+	Logprobs     *ChatLogprobs `json:"logprobs"`
+	FinishReason *string       `json:"finish_reason"`
+	TokenIDs     []int32       `json:"token_ids,omitempty"`
 }
 
 // ReplyMessage is the assistant's message.
@@ -120,11 +120,11 @@ type ChatChunk struct {
 
 // ChatChunkChoice is a piece of one answer.
 type ChatChunkChoice struct {
-	Index        int      `json:"index"`
-	Delta        Delta    `json:"delta"`
-	Logprobs     *Nothing `json:"logprobs"`
-	FinishReason *string  `json:"finish_reason"`
-	TokenIDs     []int32  `json:"token_ids,omitempty"`
+	Index        int           `json:"index"`
+	Delta        Delta         `json:"delta"`
+	Logprobs     *ChatLogprobs `json:"logprobs"`
+	FinishReason *string       `json:"finish_reason"`
+	TokenIDs     []int32       `json:"token_ids,omitempty"`
 }
 
 // Delta is what a chunk adds. Content is nil in chunks without text.

@@ -4,16 +4,10 @@ package openai
 // are refused by name, hints are let pass, and what nobody knows is counted.
 func (o *Options) rest(m member) *Error {
 	switch m.name {
-	case "n", "best_of":
-		return unbuilt(m, "1")
-	case "presence_penalty", "frequency_penalty", "min_tokens", "top_logprobs", "prompt_logprobs",
-		"priority", "length_penalty", "truncate_prompt_tokens", "no_repeat_ngram_size":
+	case "top_logprobs", "prompt_logprobs", "length_penalty", "truncate_prompt_tokens",
+		"no_repeat_ngram_size":
 		return unbuilt(m, "0")
-	case "repetition_penalty":
-		return unbuilt(m, "1")
-	case "logit_bias":
-		return unbuilt(m, "{}")
-	case "logprobs", "echo", "use_beam_search", "include_stop_str_in_output",
+	case "echo", "use_beam_search", "include_stop_str_in_output",
 		"continue_final_message":
 		return unbuilt(m, "false")
 	case "skip_special_tokens", "spaces_between_special_tokens", "add_generation_prompt",
@@ -33,7 +27,7 @@ func (o *Options) rest(m member) *Error {
 		return unbuilt(m, `"none"`)
 	case "chat_template_kwargs":
 		return unbuilt(m, "{}")
-	case "prompt_embeds", "predicted_output", "prediction", "audio", "web_search_options",
+	case "prompt_embeds", "prediction", "audio", "web_search_options",
 		"regex", "choice", "grammar", "guided_json", "guided_regex", "guided_choice",
 		"guided_grammar", "structured_outputs", "ebnf", "json_schema", "chat_template",
 		"allowed_token_ids", "kv_transfer_params", "lora_path", "mm_processor_kwargs":

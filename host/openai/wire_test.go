@@ -30,17 +30,24 @@ func TestErrorOnTheWire(t *testing.T) {
 		body    string
 		headers map[string]string
 	}{
-		{Errorf(CodeInvalidValue, "top_p", "top_p is <2>"), 400,
+		{
+			Errorf(CodeInvalidValue, "top_p", "top_p is <2>"), 400,
 			`{"error":{"message":"top_p is <2>","type":"invalid_request_error","param":"top_p",` +
-				`"code":"invalid_value"}}`, map[string]string{"Retry-After": ""}},
-		{&Error{Code: CodeQueueFull, Message: "full", RetryAfter: 1500 * time.Millisecond}, 429,
+				`"code":"invalid_value"}}`,
+			map[string]string{"Retry-After": ""},
+		},
+		{
+			&Error{Code: CodeQueueFull, Message: "full", RetryAfter: 1500 * time.Millisecond}, 429,
 			`{"error":{"message":"full","type":"rate_limit_error","param":null,` +
 				`"code":"queue_full"}}`,
-			map[string]string{"Retry-After": "2", "Content-Type": "application/json"}},
-		{&Error{Code: CodeNotDelivered, Message: "x", Reason: "lease"}, 409,
+			map[string]string{"Retry-After": "2", "Content-Type": "application/json"},
+		},
+		{
+			&Error{Code: CodeNotDelivered, Message: "x", Reason: "lease"}, 409,
 			`{"error":{"message":"x","type":"invalid_request_error","param":null,` +
 				`"code":"not_delivered","reason":"lease"}}`,
-			map[string]string{"X-Should-Retry": "false"}},
+			map[string]string{"X-Should-Retry": "false"},
+		},
 	} {
 		w := httptest.NewRecorder()
 		WriteError(w, c.err)
@@ -96,18 +103,26 @@ func TestChunks(t *testing.T) {
 		v    any
 		want string
 	}{
-		{ChatChunk{ID: "chatcmpl-1", Object: ObjectChatChunk, Created: 5, Model: "m",
-			Choices: []ChatChunkChoice{{Delta: Delta{Role: "assistant", Content: new("")}}},
-			Usage:   ShowUsage(nil)},
+		{
+			ChatChunk{
+				ID: "chatcmpl-1", Object: ObjectChatChunk, Created: 5, Model: "m",
+				Choices: []ChatChunkChoice{{Delta: Delta{Role: "assistant", Content: new("")}}},
+				Usage:   ShowUsage(nil),
+			},
 			`{"id":"chatcmpl-1","object":"chat.completion.chunk","created":5,"model":"m",` +
 				`"choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,` +
-				`"finish_reason":null}],"usage":null}`},
-		{ChatChunk{Choices: []ChatChunkChoice{{FinishReason: &stop}}},
+				`"finish_reason":null}],"usage":null}`,
+		},
+		{
+			ChatChunk{Choices: []ChatChunkChoice{{FinishReason: &stop}}},
 			`{"id":"","object":"","created":0,"model":"","choices":[{"index":0,"delta":{},` +
-				`"logprobs":null,"finish_reason":"stop"}]}`},
-		{CompletionResponse{Choices: []CompletionChoice{{Text: "<&", TokenIDs: []int32{7}}}},
+				`"logprobs":null,"finish_reason":"stop"}]}`,
+		},
+		{
+			CompletionResponse{Choices: []CompletionChoice{{Text: "<&", TokenIDs: []int32{7}}}},
 			`{"id":"","object":"","created":0,"model":"","choices":[{"index":0,"text":"<&",` +
-				`"logprobs":null,"finish_reason":null,"token_ids":[7]}]}`},
+				`"logprobs":null,"finish_reason":null,"token_ids":[7]}]}`,
+		},
 	} {
 		got, err := marshal(c.v)
 		if err != nil || string(got) != c.want {

@@ -18,8 +18,10 @@ func TestAdjust(t *testing.T) {
 		{"frequency", Params{FrequencyPenalty: 0.5}, []float32{4, -4.5, 1, 1}},
 		{"presence", Params{PresencePenalty: -2}, []float32{4, -2, 4, 1}},
 		{"bias", Params{LogitBias: map[int32]float64{3: 100, 77: 1}}, []float32{4, -4, 2, 101}},
-		{"all", Params{RepetitionPenalty: 2, FrequencyPenalty: 1, PresencePenalty: 1,
-			LogitBias: map[int32]float64{0: -1}}, []float32{1, -10, -2, 1}},
+		{"all", Params{
+			RepetitionPenalty: 2, FrequencyPenalty: 1, PresencePenalty: 1,
+			LogitBias: map[int32]float64{0: -1},
+		}, []float32{1, -10, -2, 1}},
 	} {
 		s, err := New(c.p)
 		if err != nil {
