@@ -15,6 +15,7 @@ import (
 
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/plugins"
 )
 
 // sampled is a token with the digest of the logits it came from.
@@ -80,7 +81,7 @@ func startLone(t *testing.T, m *loaded, text string) *lone {
 	}
 	l := &lone{t: t, log: newTranscript()}
 	log := slog.New(slog.NewJSONHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	policies, err := openPolicies(t.Context(), cfg, &observer{log: log})
+	policies, err := openPolicies(t.Context(), cfg, plugins.Options{}, &observer{log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

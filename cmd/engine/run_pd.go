@@ -14,6 +14,7 @@ import (
 	"github.com/kvrelay/engine/host/sample"
 	"github.com/kvrelay/engine/host/tokenizer"
 	"github.com/kvrelay/engine/host/transfer"
+	"github.com/kvrelay/engine/plugins"
 )
 
 // pair is a prefill and a decode engine in this process, with a real socket between them.
@@ -49,7 +50,7 @@ func openPair(ctx context.Context, cfg *config.Config, log *slog.Logger) (*pair,
 			one.model = shared
 		}
 		p.observers[i] = &observer{log: log}
-		if one.policies, err = openPolicies(ctx, cfg, p.observers[i]); err != nil {
+		if one.policies, err = openPolicies(ctx, cfg, plugins.Options{}, p.observers[i]); err != nil {
 			return nil, err
 		}
 		started, err := one.start(ctx)

@@ -17,6 +17,7 @@ import (
 	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/scheduler"
 	"github.com/kvrelay/engine/host/transfer"
+	"github.com/kvrelay/engine/plugins"
 )
 
 // instance is one serving process, whatever its role.
@@ -103,7 +104,11 @@ func (i *instance) openEngine(ctx context.Context) error {
 		return err
 	}
 	observer := &observer{metrics: i.metrics, log: i.log}
-	if i.policies, err = openPolicies(ctx, i.cfg, observer); err != nil {
+	var apart plugins.Options
+	if err := compileApart(i.cfg, &apart); err != nil {
+		return err
+	}
+	if i.policies, err = openPolicies(ctx, i.cfg, apart, observer); err != nil {
 		return err
 	}
 	listener, address, err := i.servers.listenInternal(i.cfg.Listen.Internal)

@@ -19,8 +19,10 @@ type policies struct {
 }
 
 // openPolicies starts a host and makes the configured policy active.
-func openPolicies(ctx context.Context, cfg *config.Config, w *observer) (*policies, error) {
-	o := plugins.Options{Log: w.log, Observer: w}
+func openPolicies(
+	ctx context.Context, cfg *config.Config, o plugins.Options, w *observer,
+) (*policies, error) {
+	o.Log, o.Observer = w.log, w
 	o.Slots = cfg.Scheduler.MaxQueue + cfg.Scheduler.MaxNumSeqs
 	o.Decisions = cfg.Scheduler.MaxNumSeqs + cfg.Scheduler.MaxPreempt
 	host, err := plugins.New(o)
