@@ -17,6 +17,8 @@ type watch struct {
 	leases  func() transfer.LeaseCounts
 	// Counters of the scheduler that were already added to the series.
 	seen scheduler.Stats
+	// The transfers that go on, by direction and name.
+	open [2]map[string]bool
 }
 
 // state is where the metrics count a scheduler's state.
@@ -119,21 +121,32 @@ func (w *watch) Transfer(e transfer.Event) {
 	if e.Direction == transfer.Sending {
 		direction = metrics.Send
 	}
+	w.count(direction, e)
 	switch e.Kind {
-	case transfer.Opened:
-		w.metrics.AddTransfers(direction, 1)
 	case transfer.Done, transfer.Delivered:
-		w.metrics.AddTransfers(direction, -1)
 		w.metrics.TransferBytes(direction, transport, e.Bytes)
 		w.metrics.TransferDone(direction, transport, e.Elapsed)
 	case transfer.Failed:
 		w.metrics.TransferFailed(direction, metrics.TransferFailure(e.Err.Reason.Label()))
-		if e.Bytes > 0 || direction == metrics.Receive {
-			w.metrics.AddTransfers(direction, -1)
-		}
 		w.metrics.TransferBytes(direction, transport, e.Bytes)
 	case transfer.Expired:
 		w.metrics.LeasesExpired(1)
+	}
+}
+
+// count keeps the number of transfers that go on: those opened and not ended, however they end.
+func (w *watch) count(direction metrics.Direction, e transfer.Event) {
+	if w.open[direction] == nil {
+		w.open[direction] = map[string]bool{}
+	}
+	open := w.open[direction]
+	switch {
+	case e.Kind == transfer.Opened && !open[e.ID]:
+		open[e.ID] = true
+		w.metrics.AddTransfers(direction, 1)
+	case e.Kind != transfer.Opened && open[e.ID]:
+		delete(open, e.ID)
+		w.metrics.AddTransfers(direction, -1)
 	}
 }
 
