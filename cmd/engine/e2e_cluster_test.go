@@ -47,10 +47,10 @@ func serveRouter(t *testing.T, more string, prefill, decode []*node) *node {
 }
 
 // rest waits until nobody holds anything, and wants nothing left behind on any instance.
-func (c *cluster) rest() {
-	c.t.Helper()
-	rest(c.t, c.prefill, c.decode)
-	eventually(c.t, patience, func() error {
+func (c *cluster) rest(t *testing.T) {
+	t.Helper()
+	rest(t, c.prefill, c.decode)
+	eventually(t, patience, func() error {
 		s, err := scrape(c.router.api)
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -64,20 +65,29 @@ func (s series) matches(key, name string, labels []string) bool {
 // atRest says what of an instance's pages, leases, transfers and requests is not as it must be when
 // nobody wants anything: every page free or cached, none without an owner.
 func (s series) atRest() error {
-	capacity := s.sum("engine_kv_page_capacity")
-	free, cached := s.sum("engine_kv_pages", `state="free"`), s.sum("engine_kv_pages", `state="evictable"`)
-	if capacity == 0 || free+cached != capacity {
-		return fmt.Errorf("%v pages are free and %v cached, of %v", free, cached, capacity)
-	}
-	for _, name := range []string{"engine_kv_pages_leaked", "engine_leases", "engine_requests",
-		"engine_transfers_inflight"} {
+	var held []string
+	for _, watched := range [][]string{
+		{"engine_kv_pages", `state="pinned"`}, {"engine_kv_pages", `state="quarantine"`},
+		{"engine_kv_pages_leaked"}, {"engine_leases"}, {"engine_requests"},
+		{"engine_transfers_inflight"},
+	} {
 		for key, value := range s {
-			if s.matches(key, name, nil) && value != 0 {
-				return fmt.Errorf("%s is %v", key, value)
+			if s.matches(key, watched[0], watched[1:]) && value != 0 {
+				held = append(held, fmt.Sprintf("%s %v", key, value))
 			}
 		}
 	}
-	return nil
+	capacity := s.sum("engine_kv_page_capacity")
+	free := s.sum("engine_kv_pages", `state="free"`)
+	if cached := s.sum("engine_kv_pages", `state="evictable"`); capacity == 0 ||
+		free+cached != capacity {
+		held = append(held, fmt.Sprintf("%v pages are free and %v cached, of %v", free, cached,
+			capacity))
+	}
+	if held == nil {
+		return nil
+	}
+	return errors.New(strings.Join(held, "\n"))
 }
 
 // rest waits until the instances have nothing left to do, and wants nothing left behind.
