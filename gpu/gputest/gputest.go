@@ -35,7 +35,8 @@ func Run(t *testing.T, open func() gpu.Device) {
 		{"MatMulSpecials", testMatMulSpecials}, {"RowsAlone", testRowsAlone},
 		{"RopeAppend", testRopeAppend}, {"Attention", testAttention}, {"Masks", testMasks},
 		{"StaleSlots", testStaleSlots}, {"Chunks", testChunks}, {"GLU", testGLU},
-		{"Gather", testGather}, {"AddRows", testAddRows}, {"Pages", testPages}, {"Refusals", testRefusals},
+		{"Gather", testGather}, {"AddRows", testAddRows}, {"Pages", testPages},
+		{"Refusals", testRefusals},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			device, twin := open(), cpu.NewTwin()

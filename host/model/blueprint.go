@@ -5,7 +5,14 @@ import "github.com/kvrelay/engine/gpu"
 // architectures is the one table of what can be loaded: a line here and a file with the family's
 // function is all that a new one takes. It is never written.
 var architectures = map[string]family{
-	"LlamaForCausalLM": llama,
+	"Gemma3ForCausalLM":  gemma3,
+	"GemmaForCausalLM":   gemma,
+	"LlamaForCausalLM":   llama,
+	"MistralForCausalLM": mistral,
+	"MixtralForCausalLM": mixtral,
+	"Phi3ForCausalLM":    phi3,
+	"Qwen2ForCausalLM":   qwen2,
+	"Qwen3ForCausalLM":   qwen3,
 }
 
 // family interprets a configuration. It names tensors and numbers and touches no weights; the
@@ -34,11 +41,15 @@ type layerBlueprint struct {
 	out                linearBlueprint
 	outNorm            normBlueprint // absent in most families
 	mlpNorm            normBlueprint
-	gateUp             linearBlueprint
+	mlp                mlpBlueprint    // of no parts in a layer of experts
+	router             linearBlueprint // scores of the experts, in a layer that has them
+	experts            []mlpBlueprint
 	activation         gpu.Activation
-	down               linearBlueprint
 	downNorm           normBlueprint // absent in most families
 }
+
+// mlpBlueprint is down(activation(gate) * up).
+type mlpBlueprint struct{ gateUp, down linearBlueprint }
 
 // normBlueprint is a root-mean-square norm; without a name there is none.
 type normBlueprint struct {
@@ -68,7 +79,52 @@ func design(s *settings) (*blueprint, error) {
 	}
 	b := architectures[name](s)
 	b.Architecture = name
-	return b, s.finish(name)
+	if err := s.finish(name); err != nil {
+		return nil, err
+	}
+	b.summarise()
+	return b, nil
+}
+
+// tensors calls f for each tensor of the model in the order in which build takes them, with its
+// shape: two numbers for a matrix, one for a vector.
+func (b *blueprint) tensors(f func(name string, shape ...int)) {
+	norm := func(n normBlueprint) {
+		if n.name != "" {
+			f(n.name, n.dim)
+		}
+	}
+	linear := func(l linearBlueprint) {
+		for _, p := range l.parts {
+			f(p.name+".weight", p.rows, l.cols)
+		}
+		for _, p := range l.parts {
+			if l.bias {
+				f(p.name+".bias", p.rows)
+			}
+		}
+	}
+	f(b.embedding, b.Vocabulary, b.Hidden)
+	for i := range b.layers {
+		l := &b.layers[i]
+		norm(l.attentionNorm)
+		linear(l.qkv)
+		norm(l.queryNorm)
+		norm(l.keyNorm)
+		linear(l.out)
+		norm(l.outNorm)
+		norm(l.mlpNorm)
+		linear(l.mlp.gateUp)
+		linear(l.mlp.down)
+		linear(l.router)
+		for _, e := range l.experts {
+			linear(e.gateUp)
+			linear(e.down)
+		}
+		norm(l.downNorm)
+	}
+	norm(b.finalNorm)
+	linear(b.head)
 }
 
 // Limits of what a configuration may state: far beyond any model, and small enough that sizes
@@ -80,57 +136,5 @@ const (
 	maxHeadDim    = 1 << 12
 	maxVocabulary = 1 << 24
 	maxContext    = 1 << 26
+	maxExperts    = 1 << 16 // of all layers together
 )
-
-// commonConfig reads the keys that all families share.
-func commonConfig(s *settings) Config {
-	c := Config{
-		Vocabulary:   s.count("vocab_size", 0, maxVocabulary),
-		Layers:       s.count("num_hidden_layers", 0, maxLayers),
-		Hidden:       s.count("hidden_size", 0, maxWidth),
-		Intermediate: s.count("intermediate_size", 0, maxWidth),
-		Heads:        s.count("num_attention_heads", 0, maxHeads),
-		Context:      s.count("max_position_embeddings", 2048, maxContext),
-		BOS:          -1,
-	}
-	c.KVHeads = s.count("num_key_value_heads", c.Heads, maxHeads)
-	c.HeadDim = s.count("head_dim", max(1, c.Hidden/c.Heads), maxHeadDim)
-	if c.Heads%c.KVHeads != 0 {
-		s.fail(`"num_attention_heads": %d is no multiple of "num_key_value_heads": %d`,
-			c.Heads, c.KVHeads)
-	}
-	if c.HeadDim%2 != 0 {
-		s.fail(`"head_dim" is %d; rotary position embeddings need an even number`, c.HeadDim)
-	}
-	s.get("bos_token_id", &c.BOS)
-	var eos tokenIDs
-	s.get("eos_token_id", &eos)
-	c.EOS = union(eos, nil)
-	c.DType = storedType(s)
-	return c
-}
-
-// storedType reads torch_dtype, or dtype as newer files call it. It serves to predict memory; the
-// weights themselves say what they are.
-func storedType(s *settings) gpu.DType {
-	switch s.text("torch_dtype", s.text("dtype", "float32")) {
-	case "float16":
-		return gpu.F16
-	case "bfloat16":
-		return gpu.BF16
-	}
-	return gpu.F32
-}
-
-// activation reads the activation of the gate.
-func activation(s *settings, key string) gpu.Activation {
-	switch name := s.text(key, "silu"); name {
-	case "silu", "swish":
-		return gpu.SiLU
-	case "gelu_pytorch_tanh":
-		return gpu.GELUTanh
-	default:
-		s.fail(`%q: %q is not supported; supported are "silu" and "gelu_pytorch_tanh"`, key, name)
-	}
-	return gpu.SiLU
-}

@@ -2,13 +2,11 @@ package model
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
-	"io"
-	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/kvrelay/engine/gpu"
@@ -30,8 +28,13 @@ type weights struct {
 type layer struct {
 	*layerBlueprint
 	attentionNorm, queryNorm, keyNorm, outNorm, mlpNorm, downNorm norm
-	qkv, out, gateUp, down                                        linear
+	qkv, out, router                                              linear
+	mlp                                                           mlp
+	experts                                                       []mlp
 }
+
+// mlp is an mlpBlueprint with its weights.
+type mlp struct{ gateUp, down linear }
 
 // norm is a normBlueprint with its weight; without one there is no norm.
 type norm struct {
@@ -48,33 +51,29 @@ type linear struct {
 
 // builder copies weights to a device. The first error stays.
 type builder struct {
-	device gpu.Device
-	files  *safetensors.Weights
-	hash   hash.Hash
-	err    error
+	device      gpu.Device
+	files       *safetensors.Weights
+	options     Options
+	hash        hash.Hash
+	taken       map[string]bool
+	done, total int64 // bytes of the files
+	err         error
 }
 
 // build packs what the blueprint names. It checks every tensor's shape before it copies it.
-func build(device gpu.Device, b *blueprint, files *safetensors.Weights) (*weights, error) {
-	l := &builder{device: device, files: files, hash: sha256.New()}
-	hashBlueprint(l.hash, b)
+func build(
+	device gpu.Device, b *blueprint, files *safetensors.Weights, o Options,
+) (*weights, error) {
+	l := &builder{device: device, files: files, options: o, hash: sha256.New(),
+		taken: map[string]bool{}}
+	hashBlueprint(l.hash, b, o.DType)
+	if err := l.measure(b); err != nil {
+		return nil, err
+	}
 	w := &weights{blueprint: b}
 	w.embedding = l.pack(b.Hidden, part{b.embedding, b.Vocabulary})
 	for i := range b.layers {
-		d := &b.layers[i]
-		w.layers = append(w.layers, layer{
-			layerBlueprint: d,
-			attentionNorm:  l.norm(d.attentionNorm),
-			qkv:            l.linear(d.qkv),
-			queryNorm:      l.norm(d.queryNorm),
-			keyNorm:        l.norm(d.keyNorm),
-			out:            l.linear(d.out),
-			outNorm:        l.norm(d.outNorm),
-			mlpNorm:        l.norm(d.mlpNorm),
-			gateUp:         l.linear(d.gateUp),
-			down:           l.linear(d.down),
-			downNorm:       l.norm(d.downNorm),
-		})
+		w.layers = append(w.layers, l.layer(&b.layers[i]))
 	}
 	w.finalNorm = l.norm(b.finalNorm)
 	w.head = linear{w: w.embedding}
@@ -82,7 +81,74 @@ func build(device gpu.Device, b *blueprint, files *safetensors.Weights) (*weight
 		w.head = l.linear(b.head)
 	}
 	w.digest = [sha256.Size]byte(l.hash.Sum(nil))
+	if l.err == nil {
+		l.err = l.unused(b)
+	}
 	return w, l.err
+}
+
+// layer packs one layer.
+func (l *builder) layer(d *layerBlueprint) layer {
+	out := layer{
+		layerBlueprint: d,
+		attentionNorm:  l.norm(d.attentionNorm),
+		qkv:            l.linear(d.qkv),
+		queryNorm:      l.norm(d.queryNorm),
+		keyNorm:        l.norm(d.keyNorm),
+		out:            l.linear(d.out),
+		outNorm:        l.norm(d.outNorm),
+		mlpNorm:        l.norm(d.mlpNorm),
+		mlp:            l.mlp(d.mlp),
+		router:         l.linear(d.router),
+	}
+	for _, e := range d.experts {
+		out.experts = append(out.experts, l.mlp(e))
+	}
+	out.downNorm = l.norm(d.downNorm)
+	return out
+}
+
+func (l *builder) mlp(b mlpBlueprint) mlp {
+	return mlp{gateUp: l.linear(b.gateUp), down: l.linear(b.down)}
+}
+
+// measure adds up what will be copied, and asks whether it may.
+func (l *builder) measure(b *blueprint) error {
+	need := b.Config.Need(l.options)
+	need.Weights = 0
+	b.tensors(func(name string, shape ...int) {
+		t, ok := l.files.Tensor(name)
+		if !ok {
+			return // take says so when it comes to it
+		}
+		l.total += int64(len(t.Data))
+		elements, width := int64(shape[0]), gpu.F32.Bytes()
+		if len(shape) == 2 {
+			elements *= int64(shape[1])
+			if width = t.DType.Bytes(); l.options.DType != nil {
+				width = l.options.DType.Bytes()
+			}
+		}
+		need.Weights += elements * int64(width)
+	})
+	if l.options.Admit != nil {
+		return l.options.Admit(need)
+	}
+	return nil
+}
+
+// unused refuses a checkpoint with tensors that nothing took: it was made for another computation.
+// The frequencies that old files hold follow from the configuration.
+func (l *builder) unused(b *blueprint) error {
+	for _, name := range l.files.Names() {
+		if l.taken[name] || strings.HasSuffix(name, ".rotary_emb.inv_freq") ||
+			b.Tied && name == "lm_head.weight" {
+			continue
+		}
+		return fmt.Errorf("tensor %q belongs to no part of %s as config.json describes it",
+			name, b.Architecture)
+	}
+	return nil
 }
 
 // take finds a tensor and checks its shape and type. Without the tensor there is an error.
@@ -101,6 +167,8 @@ func (l *builder) take(name string, shape ...int) (gpu.DType, []byte) {
 		return 0, nil
 	}
 	hashTensor(l.hash, t)
+	l.taken[name] = true
+	l.done += int64(len(t.Data))
 	switch t.DType {
 	case safetensors.F32:
 		return gpu.F32, t.Data
@@ -111,6 +179,13 @@ func (l *builder) take(name string, shape ...int) (gpu.DType, []byte) {
 	}
 	l.err = fmt.Errorf("tensor %q is %s; weights may be F32, F16 or BF16", t.Name, t.DType)
 	return 0, nil
+}
+
+// report tells how far the copying is.
+func (l *builder) report() {
+	if l.err == nil && l.options.Progress != nil {
+		l.options.Progress(l.done, l.total)
+	}
 }
 
 // pack stacks matrices of cols columns. A part's name is that of its tensor.
@@ -124,6 +199,7 @@ func (l *builder) pack(cols int, parts ...part) gpu.Matrix {
 		}
 		tensors = append(tensors, gpu.Tensor{Rows: p.rows, Cols: cols, DType: dtype, Data: data})
 	}
+	l.convert(tensors, parts)
 	if l.err != nil {
 		return nil
 	}
@@ -131,10 +207,28 @@ func (l *builder) pack(cols int, parts ...part) gpu.Matrix {
 	if err != nil {
 		l.err = fmt.Errorf("pack %q: %w", parts[0].name, err)
 	}
+	l.report()
 	return m
 }
 
+// convert brings tensors to the type that the options name.
+func (l *builder) convert(tensors []gpu.Tensor, parts []part) {
+	if l.options.DType == nil || l.err != nil {
+		return
+	}
+	for i := range tensors {
+		if err := convert(&tensors[i], *l.options.DType); err != nil {
+			l.err = fmt.Errorf("tensor %q: %w", parts[i].name, err)
+			return
+		}
+	}
+}
+
+// linear packs projections; of no parts there is nothing.
 func (l *builder) linear(b linearBlueprint) linear {
+	if len(b.parts) == 0 {
+		return linear{}
+	}
 	var named []part
 	for _, p := range b.parts {
 		named = append(named, part{p.name + ".weight", p.rows})
@@ -163,33 +257,7 @@ func (l *builder) vector(name string, n int) []float32 {
 	if l.err != nil {
 		return nil
 	}
-	out := make([]float32, n)
-	for i := range out {
-		switch dtype {
-		case gpu.F32:
-			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-		case gpu.BF16:
-			out[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
-		case gpu.F16:
-			out[i] = widenHalf(binary.LittleEndian.Uint16(data[2*i:]))
-		}
-	}
-	return out
-}
-
-// widenHalf gives the value of an IEEE binary16.
-func widenHalf(h uint16) float32 {
-	sign, exponent, mantissa := 1-2*float64(h>>15), int(h>>10&31), float64(h&1023)
-	switch exponent {
-	case 0:
-		return float32(sign * math.Ldexp(mantissa, -24))
-	case 31:
-		if mantissa != 0 {
-			return float32(math.NaN())
-		}
-		return float32(math.Inf(int(sign)))
-	}
-	return float32(sign * math.Ldexp(1024+mantissa, exponent-25))
+	return widen(dtype, data)
 }
 
 // upload copies numbers to a buffer of the device.
@@ -204,39 +272,8 @@ func (l *builder) upload(values []float32) gpu.Buffer {
 	if err != nil {
 		l.err = fmt.Errorf("copy weights to %s: %w", l.device.Name(), err)
 	}
+	l.report()
 	return b
-}
-
-const (
-	// wholeTensor is the size up to which a tensor is hashed whole.
-	wholeTensor = 1 << 20
-	// samples and sampleBytes say what is hashed of a larger one, evenly spread, the ends included.
-	samples     = 16
-	sampleBytes = 64 << 10
-)
-
-// hashTensor adds a tensor to the digest: its name, type, shape and bytes, or 16 samples of 64 KiB
-// of one larger than 1 MiB. It tells checkpoints apart at the price of a few hundred megabytes
-// read; it is no proof that a file is whole.
-func hashTensor(h hash.Hash, t safetensors.Tensor) {
-	fmt.Fprintf(h, "%q %s %v %d\n", t.Name, t.DType, t.Shape, len(t.Data))
-	if len(t.Data) <= wholeTensor {
-		h.Write(t.Data)
-		return
-	}
-	step := (len(t.Data) - sampleBytes) / (samples - 1)
-	for i := range samples {
-		h.Write(t.Data[i*step:][:sampleBytes])
-	}
-}
-
-// hashBlueprint adds what the weights do not show: numbers that change the computation.
-func hashBlueprint(w io.Writer, b *blueprint) {
-	fmt.Fprintf(w, "%s %g %v\n", b.Architecture, b.embedScale, b.finalNorm)
-	for _, l := range b.layers {
-		fmt.Fprintln(w, l.rope.Freqs, l.rope.Scale, l.scale, l.window, l.sinks, l.activation,
-			l.attentionNorm, l.queryNorm, l.keyNorm, l.outNorm, l.mlpNorm, l.downNorm)
-	}
 }
 
 // errClosed is what a closed model answers.

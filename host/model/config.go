@@ -16,16 +16,30 @@ type Config struct {
 	Vocabulary   int    // rows of the output head = width of a row of logits
 	Layers       int
 	Hidden       int
-	Intermediate int
+	Intermediate int // of the feed-forward part, or of each expert
+	Experts      int // feed-forward parts of a layer that a router chooses from; 0: there is one
+	Chosen       int // experts that a token goes through
 	Heads        int
 	KVHeads      int
 	HeadDim      int
 	Context      int // positions are [0, Context)
 	Tied         bool
 	DType        gpu.DType // of the weights, as the configuration states it
-	BOS          int32     // -1 when there is none
-	EOS          []int32
-	Sampling     Sampling
+	Rope         string    // the rotation in words, equal for equal ones: "theta=10000"
+
+	// Window is how many tokens, itself included, a token sees in layers with a sliding window; 0
+	// when no layer has one. Where UniformWindow holds, every layer has it, and keys and values
+	// that slid out are never looked at again: those before position - Window + 1, but for the
+	// first Sinks ones. Else some layers see everything.
+	Window        int
+	UniformWindow bool
+	Sinks         int
+
+	BOS      int32 // -1 when there is none
+	EOS      []int32
+	Sampling Sampling
+
+	matrices, vectors int64 // elements of all weights of two dimensions and of one
 }
 
 // Sampling is what generation_config.json suggests for requests that say nothing; nil means that it

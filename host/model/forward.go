@@ -141,10 +141,19 @@ func (p *pass) finishLayer(i int, attended gpu.Buffer) {
 	l, s := &p.weights.layers[i], p.s
 	p.add(l.out, l.outNorm, attended)
 	p.norm(l.mlpNorm, s.x, p.hidden)
-	p.matmul(l.gateUp, s.gateUp, s.x, false)
-	p.do("glu", p.device.GLU(gpu.GLUArgs{Dst: s.mlp, GateUp: s.gateUp, Rows: p.rows,
+	if len(l.experts) > 0 {
+		p.mixture(l)
+		return
+	}
+	p.gate(l, l.mlp, s.x)
+	p.add(l.mlp.down, l.downNorm, s.mlp)
+}
+
+// gate leaves activation(gate) * up of rows of x in mlp.
+func (p *pass) gate(l *layer, m mlp, x gpu.Buffer) {
+	p.matmul(m.gateUp, p.s.gateUp, x, false)
+	p.do("glu", p.device.GLU(gpu.GLUArgs{Dst: p.s.mlp, GateUp: p.s.gateUp, Rows: p.rows,
 		Width: p.config.Intermediate, Activation: l.activation}))
-	p.add(l.down, l.downNorm, s.mlp)
 }
 
 // add adds a projection of x to the residual stream: straight into its sums, or through a norm and

@@ -17,6 +17,12 @@ var goldens = []struct{ model, golden string }{
 	{"stories260k/hf-bf16", "stories260K_hf-bf16.json"},
 	{"llama-untied", "variants_llama-untied.json"},
 	{"w256-bf16", "inflated_w256-bf16.json"},
+	{"llama3-rope", "variants_llama3-rope.json"},
+	{"mistral-swa32", "variants_mistral-swa32.json"},
+	{"qwen2-bias", "variants_qwen2-bias.json"},
+	{"gemma1", "variants_gemma1.json"},
+	{"stories-qwen3", "stories-qwen3.json"},
+	{"stories-gemma3", "stories-gemma3.json"},
 }
 
 func TestGolden(t *testing.T) {

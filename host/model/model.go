@@ -16,10 +16,23 @@ import (
 	"github.com/kvrelay/engine/host/model/safetensors"
 )
 
-// Options bound what one forward pass may take.
+// Options say how a model is loaded and what one forward pass may take.
 type Options struct {
 	// MaxRows is the token budget: the most rows of one batch. 0 means DefaultMaxRows.
 	MaxRows int
+	// DType is the type of matrices in memory; nil keeps each as it is stored. F16 and BF16 become
+	// F32 exactly; what becomes shorter is rounded to the nearest, ties to even, and a number too
+	// large for it is an error. Norms and biases are always F32.
+	DType *gpu.DType
+	// Sinks is how many first tokens stay visible beside a sliding window. A model without one
+	// refuses any.
+	Sinks int
+	// Admit is asked once, before weights are copied, with what the model will take on the device;
+	// its error ends the load. nil admits all.
+	Admit func(Need) error
+	// Progress hears how many bytes of the weight files are copied, of how many; done equals total
+	// once at the end. It is called often, from the goroutine that loads. nil hears nothing.
+	Progress func(done, total int64)
 }
 
 // DefaultMaxRows is the token budget when Options names none.
@@ -80,11 +93,14 @@ func load(
 	if err != nil {
 		return nil, err
 	}
+	if err := b.keepSinks(o.Sinks); err != nil {
+		return nil, err
+	}
 	stored, err := open()
 	if err != nil {
 		return nil, err
 	}
-	w, err := build(device, b, stored)
+	w, err := build(device, b, stored, o)
 	if err = errors.Join(err, stored.Close()); err != nil {
 		return nil, err
 	}

@@ -10,20 +10,15 @@ type Need struct {
 }
 
 // Need predicts the memory of the model from its configuration alone, for weights of the type that
-// the configuration states. The device's own padding comes on top; it is a few percent of any but
-// tiny models.
+// Options name, else of the one that the configuration states. The device's own padding comes on
+// top; it is a few percent of any but tiny models.
 func (c Config) Need(o Options) Need {
-	wide := int64(c.Heads+2*c.KVHeads) * int64(c.HeadDim)
-	out := int64(c.Heads) * int64(c.HeadDim)
-	hidden, intermediate := int64(c.Hidden), int64(c.Intermediate)
-	layer := wide*hidden + out*hidden + 3*intermediate*hidden
-	tables := int64(c.Vocabulary) * hidden
-	if !c.Tied {
-		tables *= 2
+	dtype := c.DType
+	if o.DType != nil {
+		dtype = *o.DType
 	}
-	norms := int64(2*c.Layers+1) * hidden
 	return Need{
-		Weights: (int64(c.Layers)*layer+tables)*int64(c.DType.Bytes()) + norms*4,
+		Weights: c.matrices*int64(dtype.Bytes()) + c.vectors*4,
 		Scratch: sizesOf(c, o.rows()).bytes(),
 		Token:   int64(c.Layers) * int64(c.kvShape(1, 1).TokenBytes()),
 	}
@@ -36,14 +31,14 @@ func (c Config) kvShape(pages, pageSize int) gpu.KVShape {
 }
 
 // sizes are the elements of the buffers of a forward pass.
-type sizes struct{ hidden, narrow, x, qkv, gateUp, mlp, logits int }
+type sizes struct{ hidden, narrow, x, qkv, gateUp, mlp, logits, scores, expert int }
 
 // headRows is how many rows of logits are computed at once: the buffer would else be MaxRows
 // vocabularies. A multiple of the tile height of the CPU device.
 const headRows = 48
 
 func sizesOf(c Config, rows int) sizes {
-	return sizes{
+	n := sizes{
 		hidden: rows * c.Hidden,
 		narrow: rows * c.Hidden,
 		x:      rows * max(c.Hidden, c.Heads*c.HeadDim),
@@ -52,9 +47,13 @@ func sizesOf(c Config, rows int) sizes {
 		mlp:    rows * max(c.Intermediate, c.Heads*c.HeadDim),
 		logits: min(rows, headRows) * c.Vocabulary,
 	}
+	if c.Experts > 0 {
+		n.scores, n.expert = rows*c.Experts, rows*c.Hidden
+	}
+	return n
 }
 
 // bytes counts them in float32.
 func (s sizes) bytes() int64 {
-	return 4 * int64(s.hidden+s.narrow+s.x+s.qkv+s.gateUp+s.mlp+s.logits)
+	return 4 * int64(s.hidden+s.narrow+s.x+s.qkv+s.gateUp+s.mlp+s.logits+s.scores+s.expert)
 }

@@ -1,76 +1,89 @@
 package model
 
 import (
-	"math"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/kvrelay/engine/gpu"
 )
 
-// ropeFor reads the rotation that all layers of a plain model share: pair i of a head turns by
-// rope_theta^(-2i/dim) radians a position.
-func ropeFor(s *settings, dim int) *gpu.Rope {
-	theta := ropeTheta(s)
-	rope := &gpu.Rope{Scale: 1}
-	for i := range dim / 2 {
-		rope.Freqs = append(rope.Freqs, power(theta, -2*float64(i)/float64(dim)))
-	}
-	return rope
+// rotation says where the rotation of some layers is written, and what holds where it is not.
+type rotation struct {
+	dims     int     // of a head that turn
+	thetaKey string  // "" means rope_theta
+	theta    float64 // without that key
+	layers   string  // fullAttention or slidingAttention, where a family keeps the two apart
+	plain    bool    // the family knows no scaling
 }
 
-// ropeTheta reads the base of the rotation and refuses any scaling of it. Newer files call the key
-// rope_parameters and keep rope_theta inside.
-func ropeTheta(s *settings) float64 {
-	fallback := 10000.0
-	for _, key := range []string{"rope_scaling", "rope_parameters"} {
-		var r struct {
-			Type    *string  `json:"rope_type"`
-			OldType *string  `json:"type"`
-			Theta   *float64 `json:"rope_theta"`
+// rope reads a rotation: pair i of a head turns by theta^(-2i/dims) radians a position, before
+// scaling. It returns the schedule and says it in words. YaRN lengthens the context of c.
+func (s *settings) rope(c *Config, r rotation) (*gpu.Rope, string) {
+	if r.thetaKey == "" {
+		r.thetaKey = "rope_theta"
+	}
+	key, in := s.rotationObject(r)
+	theta := in.positive("rope_theta", s.positive(r.thetaKey, r.theta))
+	rope := &gpu.Rope{Scale: 1}
+	for i := range r.dims / 2 {
+		rope.Freqs = append(rope.Freqs, power(theta, -2*float64(i)/float64(r.dims)))
+	}
+	kind := in.text("rope_type", in.text("type", ""))
+	scale, ok := scalings[kind]
+	switch {
+	case key == "":
+	case kind == "" && !in.has("rope_theta"):
+		s.fail("%q has no rope_type", key)
+	case kind == "" || kind == "default":
+	case !ok || r.plain:
+		s.fail("%q: rope_type %q is not supported", key, kind)
+	default:
+		scale(in, rope, &scaled{config: c, theta: theta, dims: r.dims})
+	}
+	words := rotationWords(theta, in)
+	if r.dims != c.HeadDim {
+		words += fmt.Sprintf(" dims=%d", r.dims)
+	}
+	s.leave(key, in)
+	return rope, words
+}
+
+// rotationObject finds what is said of a rotation beside its base: rope_scaling, or rope_parameters
+// as newer files call it, which may be one object for each kind of layer. An older rope_scaling is
+// that of the layers that see everything. Without any the object is empty and has no key.
+func (s *settings) rotationObject(r rotation) (key string, in *settings) {
+	nothing := &settings{read: map[string]bool{}}
+	old, recent := s.inner("rope_scaling"), s.inner("rope_parameters")
+	if old != nil && recent != nil {
+		s.fail(`both "rope_scaling" and "rope_parameters" are there`)
+	}
+	switch {
+	case recent != nil && r.layers != "" && recent.has(r.layers):
+		if part := recent.inner(r.layers); part != nil {
+			return "rope_parameters." + r.layers, part
 		}
-		if !s.get(key, &r) {
+		s.fail(`"rope_parameters": %q is not an object`, r.layers)
+	case r.layers == slidingAttention:
+	case recent != nil && len(recent.keys) > 0:
+		return "rope_parameters", recent
+	case old != nil && len(old.keys) > 0:
+		return "rope_scaling", old
+	}
+	return "", nothing
+}
+
+// rotationWords are equal for equal rotations of one model: the base, and the object's own keys.
+func rotationWords(theta float64, in *settings) string {
+	words := []string{fmt.Sprintf("theta=%g", theta)}
+	for _, key := range slices.Sorted(maps.Keys(in.keys)) {
+		var value any
+		if key == "rope_theta" || json.Unmarshal(in.keys[key], &value) != nil || value == nil {
 			continue
 		}
-		if r.Type == nil {
-			r.Type = r.OldType
-		}
-		if r.Type == nil {
-			s.fail("%q has no rope_type", key)
-		} else if *r.Type != "default" {
-			s.fail("%q: rope_type %q is not supported", key, *r.Type)
-		}
-		if r.Theta != nil {
-			fallback = *r.Theta
-		}
+		words = append(words, fmt.Sprintf("%s=%v", key, value))
 	}
-	return s.positive("rope_theta", fallback)
-}
-
-// power is base^exponent for a positive base, to about 10⁻¹⁴. math.Pow would not do: on some
-// machines the compiler fuses its products and sums, and the angles, and so the tokens, must be the
-// same on all.
-func power(base, exponent float64) float64 {
-	y := float64(exponent * logarithm(base))
-	n := math.Floor(math.FMA(y, 1/math.Ln2, 0.5))
-	const ln2Rest = 2.319046813846299558e-17 // ln 2 - math.Ln2
-	r := math.FMA(-n, ln2Rest, math.FMA(-n, math.Ln2, y))
-	sum := 1.0
-	for k := 18; k >= 1; k-- { // Taylor's series, |r| <= 0.35
-		sum = math.FMA(sum, float64(r/float64(k)), 1)
-	}
-	return math.Ldexp(sum, int(n))
-}
-
-// logarithm is ln x for a positive x, by 2·artanh((m-1)/(m+1)) with m in [√½, √2).
-func logarithm(x float64) float64 {
-	m, e := math.Frexp(x)
-	if m < math.Sqrt2/2 {
-		m, e = float64(2*m), e-1
-	}
-	f := (m - 1) / (m + 1)
-	square := float64(f * f)
-	sum := 0.0
-	for k := 25; k >= 1; k -= 2 {
-		sum = math.FMA(sum, square, 1/float64(k))
-	}
-	return math.FMA(float64(e), math.Ln2, float64(float64(2*f)*sum))
+	return strings.Join(words, " ")
 }

@@ -14,6 +14,8 @@ type scratch struct {
 	qkv            gpu.Buffer
 	gateUp, mlp    gpu.Buffer
 	logits         gpu.Buffer // of headRows rows
+	scores, expert gpu.Buffer // the router's; rows of one expert, first in and then out
+	routing        routing
 
 	// The batch as the kernels want it.
 	tokens, positions, slots []int32
@@ -35,6 +37,7 @@ func newScratch(device gpu.Device, n sizes) (*scratch, error) {
 	}{
 		{&s.hidden, n.hidden}, {&s.narrow, n.narrow}, {&s.x, n.x}, {&s.qkv, n.qkv},
 		{&s.gateUp, n.gateUp}, {&s.mlp, n.mlp}, {&s.logits, n.logits},
+		{&s.scores, n.scores}, {&s.expert, n.expert},
 	} {
 		var err error
 		if *b.to, err = device.Alloc(b.elements); err != nil {

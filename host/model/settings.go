@@ -70,8 +70,31 @@ func (s *settings) positive(key string, fallback float64) float64 {
 	s.get(key, &x)
 	if !(x > 0) {
 		s.fail("%q is %v; it must be positive", key, x)
+		return 1
 	}
 	return x
+}
+
+// inner is the object under a key; nil when there is none.
+func (s *settings) inner(key string) *settings {
+	in := &settings{read: map[string]bool{}}
+	if !s.get(key, &in.keys) {
+		return nil
+	}
+	return in
+}
+
+// leave passes on the first error of an inner object, or refuses a key of it that nobody read and
+// that asks for something.
+func (s *settings) leave(key string, in *settings) {
+	if in.err != nil {
+		s.fail("%q: %w", key, in.err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.keys)) {
+		if !in.read[name] && !neutral(name, in.keys[name]) {
+			s.fail("%q: %q is not supported", key, name)
+		}
+	}
 }
 
 func (s *settings) flag(key string, fallback bool) bool {
@@ -89,18 +112,51 @@ func (s *settings) text(key, fallback string) string {
 // altering are keys that change what a model computes. A family that supports one reads it; the
 // rest must be absent or neutral, for a wrong model that speaks is worse than none.
 var altering = []string{
-	"add_cross_attention", "alibi", "attention_bias", "attention_chunk_size",
-	"attention_multiplier", "attn_logit_softcapping", "embedding_multiplier",
+	"add_bias_linear", "add_cross_attention", "add_qkv_bias", "alibi", "attention_bias",
+	"attention_chunk_size", "attention_multiplier", "attn_logit_softcapping", "clip_qkv",
+	"compression_config", "dual_chunk_attention_config", "embedding_multiplier",
 	"final_logit_softcapping", "hidden_activation", "is_encoder_decoder", "layer_types",
-	"logit_scale", "logits_scaling", "mlp_bias", "n_routed_experts", "no_rope_layers",
-	"num_experts", "num_local_experts", "partial_rotary_factor", "qk_layernorm",
-	"quantization_config", "query_pre_attn_scalar", "residual_multiplier", "rope_local_base_freq",
-	"rope_parameters", "rope_scaling", "scale_embedding", "sliding_window", "text_config",
-	"use_bidirectional_attention", "use_qk_norm", "use_sliding_window", "vision_config",
+	"logit_scale", "logits_scaling", "mlp_bias", "moe_intermediate_size", "multi_query",
+	"n_routed_experts", "n_shared_experts", "no_rope_layers", "norm_type", "num_experts",
+	"num_experts_per_tok", "num_local_experts", "parallel_attn", "partial_rotary_factor",
+	"pruned_heads", "qk_layernorm", "qkv_bias", "quantization_config", "query_pre_attn_scalar",
+	"residual_multiplier", "rope_interleaved", "rope_local_base_freq", "rope_parameters",
+	"rope_scaling", "rotary_pct", "scale_embedding", "scale_embeddings", "sliding_window",
+	"sliding_window_pattern", "text_config", "use_bidirectional_attention",
+	"use_parallel_residual", "use_qk_norm", "use_qkv_bias", "use_sliding_window", "vision_config",
 }
 
-// neutral are the values by which a key asks for nothing.
-var neutral = []string{"null", "false", "0", "0.0", "1.0", `""`, "[]", "{}"}
+// factors are altering keys that multiply something: 1 is neutral for them, 0 is not.
+var factors = []string{
+	"attention_multiplier", "embedding_multiplier", "logit_scale", "logits_scaling",
+	"partial_rotary_factor", "residual_multiplier", "rotary_pct",
+}
+
+// neutral says whether a value asks for nothing: null, false, zero or empty, a factor of 1, layers
+// that all look at everything.
+func neutral(key string, raw json.RawMessage) bool {
+	var value any
+	if json.Unmarshal(raw, &value) != nil {
+		return false
+	}
+	switch v := value.(type) {
+	case nil:
+		return true
+	case bool:
+		return !v
+	case float64:
+		return slices.Contains(factors, key) && v == 1 || !slices.Contains(factors, key) && v == 0
+	case string:
+		return v == ""
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return !slices.ContainsFunc(v, func(x any) bool {
+			return key != "layer_types" || x != fullAttention
+		})
+	}
+	return false
+}
 
 // finish returns the first error, or refuses the first altering key that nobody read.
 func (s *settings) finish(architecture string) error {
@@ -109,7 +165,7 @@ func (s *settings) finish(architecture string) error {
 	}
 	for _, key := range altering {
 		raw, ok := s.keys[key]
-		if !ok || s.read[key] || slices.Contains(neutral, string(raw)) {
+		if !ok || s.read[key] || neutral(key, raw) {
 			continue
 		}
 		var short bytes.Buffer

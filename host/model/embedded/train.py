@@ -34,6 +34,7 @@ BOS, EOS, SYSTEM, USER, ASSISTANT = range(5)
 TOKENS_A_STEP = 4096  # 16 sequences of 256 or 8 of 512
 LONG_SHARE = 0.2  # share of steps with sequences of 512, so that every position is trained
 CHAT_SHARE = 0.12  # share of sequences made of chats instead of chapters
+OPENINGS = 0.6  # share of the chapters whose opening an epoch in sequences of 256 adds
 HELD_OUT = 25
 MUON_LR, ADAM_LR, DECAY, WARMUP = 0.02, 0.003, 0.05, 100
 SYSTEM_PROMPTS = [
@@ -109,6 +110,7 @@ class Data:
         self.stream = np.array(stream, np.int32)
         starts = (self.stream[:-1] == BOS) | (self.stream[:-1] == self.newline)
         self.starts = np.flatnonzero(starts) + 1  # of verses
+        self.openings = np.flatnonzero(self.stream == BOS) + 1  # of chapters
         self.queue = {}
 
     def batch(self, length):
@@ -119,10 +121,14 @@ class Data:
         return np.stack(rows)
 
     def window(self, length):
-        """A piece of the running text from a verse's start; an epoch goes over all of it once."""
+        """A piece of the running text from a verse's start. An epoch goes over all of it once, and
+        over OPENINGS of the chapters' first verses once more: prompts stand where chapters begin."""
         if not self.queue.get(length):
             cuts = np.arange(self.rng.integers(length), len(self.stream) - 2 * length, length)
             at = self.starts[np.searchsorted(self.starts, cuts)]
+            more = self.rng.random(len(self.openings)) < OPENINGS * length / 256
+            more &= self.openings < len(self.stream) - length
+            at = np.concatenate([at, self.openings[more]])
             self.queue[length] = list(self.rng.permutation(np.unique(at)))
         at = self.queue[length].pop()
         return np.concatenate([[BOS], self.stream[at:at + length]]).astype(np.int32)
@@ -389,7 +395,7 @@ def main():
     a.add_argument("--corpus", default="", help="saved output of the bible command; empty: run it")
     a.add_argument("--out", required=True, help="folder to write")
     a.add_argument("--checkpoint", default="checkpoint.pickle")
-    a.add_argument("--steps", type=int, default=5000)
+    a.add_argument("--steps", type=int, default=4500)
     a.add_argument("--minutes", type=float, default=46, help="wall-clock bound; 0: none")
     a.add_argument("--seed", type=int, default=1611)
     args = a.parse_args()

@@ -1,0 +1,97 @@
+package model
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/kvrelay/engine/gpu"
+)
+
+// widen gives the values of stored numbers, all of which are exact in float32.
+func widen(dtype gpu.DType, data []byte) []float32 {
+	out := make([]float32, len(data)/dtype.Bytes())
+	for i := range out {
+		out[i] = stored(dtype, data, i)
+	}
+	return out
+}
+
+// stored is the value of number i.
+func stored(dtype gpu.DType, data []byte, i int) float32 {
+	switch dtype {
+	case gpu.F16:
+		return widenHalf(binary.LittleEndian.Uint16(data[2*i:]))
+	case gpu.BF16:
+		return math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+}
+
+// convert rewrites a tensor in another type, in memory of its own. What does not fit exactly is
+// rounded to the nearest, ties to even; a finite number that would become infinite is an error.
+func convert(t *gpu.Tensor, to gpu.DType) error {
+	if t.DType == to {
+		return nil
+	}
+	n := t.Rows * t.Cols
+	data := make([]byte, n*to.Bytes())
+	for i := range n {
+		x := stored(t.DType, t.Data, i)
+		if to == gpu.F32 {
+			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(x))
+			continue
+		}
+		short, infinite := narrowBrain(x), uint16(0x7f80)
+		if to == gpu.F16 {
+			short, infinite = narrowHalf(x), 0x7c00
+		}
+		if short&0x7fff == infinite && !math.IsInf(float64(x), 0) {
+			return fmt.Errorf("its weight %g is too large for %v", x, to)
+		}
+		binary.LittleEndian.PutUint16(data[2*i:], short)
+	}
+	t.DType, t.Data = to, data
+	return nil
+}
+
+// narrowBrain rounds to bfloat16, the upper half of a float32.
+func narrowBrain(x float32) uint16 {
+	bits := math.Float32bits(x)
+	if x != x {
+		return uint16(bits>>16) | 1<<6 // quiet, and still no infinity
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}
+
+// narrowHalf rounds to IEEE binary16, subnormals included.
+func narrowHalf(x float32) uint16 {
+	bits := math.Float32bits(x)
+	sign, magnitude := uint16(bits>>16)&0x8000, bits&0x7fffffff
+	switch {
+	case x != x:
+		return sign | 0x7e00
+	case magnitude >= 0x47800000: // 65536: beyond what rounds down
+		return sign | 0x7c00
+	case magnitude < 0x38800000: // 2⁻¹⁴: a multiple of 2⁻²⁴
+		steps := math.RoundToEven(math.Ldexp(math.Abs(float64(x)), 24))
+		return sign | uint16(steps)
+	}
+	rounded := magnitude + 0xfff + magnitude>>13&1
+	return sign | uint16((rounded-112<<23)>>13)
+}
+
+// widenHalf gives the value of an IEEE binary16.
+func widenHalf(h uint16) float32 {
+	sign, exponent, mantissa := 1-2*float64(h>>15), int(h>>10&31), float64(h&1023)
+	switch exponent {
+	case 0:
+		return float32(sign * math.Ldexp(mantissa, -24))
+	case 31:
+		if mantissa != 0 {
+			return float32(math.NaN())
+		}
+		return float32(math.Inf(int(sign)))
+	}
+	return float32(sign * math.Ldexp(1024+mantissa, exponent-25))
+}
