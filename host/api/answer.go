@@ -3,32 +3,42 @@ package api
 import (
 	"context"
 	"time"
+	"unicode/utf8"
 
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/tokenizer"
 )
 
-// answer turns the tokens of one prompt's generation into text, up to a stop string.
+// answer turns the tokens of one generation into text, up to a stop string.
 type answer struct {
 	index  int
-	stream generation.Stream
+	ask    generation.Request
+	source func(context.Context, generation.Request) (generation.Stream, error)
+	stream generation.Stream // nil before begin
+	// first is the answer to the same prompt that computes it; nil when this is the one.
+	first *answer
+	ready chan struct{} // closed at the first token, or when there will be none
+
 	text   *tokenizer.Stream
+	words  *tokenizer.Tokenizer
 	stops  stopper
-	prompt int // tokens
-	output int // tokens so far
-	first  time.Duration
+	echo   string // shown before the first piece
+	offset int    // characters of the whole text so far, by tokens
+	output int    // tokens so far
+	ttft   time.Duration
 	begun  time.Time
 }
 
 // piece is what an answer adds. Finish is set in the last one, Err instead when it failed.
 type piece struct {
-	answer *answer
-	text   string
-	tokens []int32
-	finish generation.Finish
-	report generation.Report
-	err    *openai.Error
+	answer   *answer
+	text     string
+	tokens   []int32
+	logprobs []tokenLogprobs
+	finish   generation.Finish
+	report   generation.Report
+	err      *openai.Error
 }
 
 func (p *piece) last() bool { return p.finish != "" || p.err != nil }
@@ -37,46 +47,84 @@ func (p *piece) last() bool { return p.finish != "" || p.err != nil }
 // dropped only at the beginning of a text.
 const primer = 8
 
-// newAnswer begins the text of a continuation; of a chat's answer with no context.
-func newAnswer(m *Model, index int, stream generation.Stream, context []int32) *answer {
-	a := &answer{index: index, stream: stream, text: m.Tokenizer.NewStream(true), begun: time.Now()}
-	for _, id := range context[max(0, len(context)-primer):] {
-		a.text.Push(id)
+// newAnswer prepares the text of a continuation; of a chat's answer with no context.
+func newAnswer(t *task, index int, ask generation.Request) *answer {
+	a := &answer{index: index, ask: ask, source: t.begin, words: t.model.Tokenizer,
+		text: t.model.Tokenizer.NewStream(true), begun: time.Now(), ready: make(chan struct{})}
+	a.stops.stops = t.options.Stop
+	if _, continues := t.shape.(completionShape); continues {
+		for _, id := range ask.Prompt[max(0, len(ask.Prompt)-primer):] {
+			a.text.Push(id)
+		}
 	}
 	return a
+}
+
+// begin asks the source.
+func (a *answer) begin(ctx context.Context) error {
+	a.begun = time.Now()
+	stream, err := a.source(ctx, a.ask)
+	a.stream = stream
+	return err
+}
+
+// follow begins the answer once the prompt has been computed for the first one.
+func (a *answer) follow(ctx context.Context) *openai.Error {
+	if a.stream != nil {
+		return nil
+	}
+	select {
+	case <-a.first.ready:
+		return wireError(a.begin(ctx))
+	case <-ctx.Done():
+		return wireError(ctx.Err())
+	}
 }
 
 // next waits for more.
 func (a *answer) next(ctx context.Context) piece {
 	update, err := a.stream.Next(ctx)
+	if a.output == 0 {
+		a.ttft = time.Since(a.begun)
+		a.offset = utf8.RuneCountInString(a.echo)
+	}
 	if err != nil {
 		return piece{answer: a, err: wireError(err)}
 	}
-	p := piece{answer: a, finish: update.Finish, report: update.Report}
-	for _, id := range update.Tokens {
-		if a.output == 0 {
-			a.first = time.Since(a.begun)
-		}
+	p := piece{answer: a, text: a.echo, finish: update.Finish, report: update.Report}
+	a.echo = ""
+	for i, id := range update.Tokens {
 		a.output++
 		p.tokens = append(p.tokens, id)
-		shown, found := a.stops.push(a.text.Push(id))
-		p.text += shown
-		if found {
+		if i < len(update.Logprobs) {
+			p.logprobs = append(p.logprobs, a.describe(update.Logprobs[i]))
+		}
+		if a.push(&p, a.text.Push(id)) {
 			a.stream.Stop()
 			p.finish = generation.FinishStop
 			return p
 		}
 	}
 	if p.finish != "" {
-		shown, found := a.stops.push(a.text.Flush())
-		p.text += shown
-		if found {
+		if a.push(&p, a.text.Flush()) {
 			p.finish = generation.FinishStop
 		} else {
 			p.text += a.stops.flush()
 		}
 	}
 	return p
+}
+
+// push adds text to the piece and reports whether a stop string was found. The first min_tokens
+// tokens cannot be part of one.
+func (a *answer) push(p *piece, text string) (found bool) {
+	if a.output <= a.ask.MinTokens {
+		p.text += text
+		return false
+	}
+	shown, found := a.stops.push(text)
+	p.text += shown
+	return found
 }
 
 // merge runs answers side by side and sends their pieces in the order they come. It closes the
@@ -87,8 +135,15 @@ func merge(ctx context.Context, answers []*answer) <-chan piece {
 	for _, a := range answers {
 		go func() {
 			defer func() { left <- struct{}{} }()
-			for {
-				p := a.next(ctx)
+			fault := a.follow(ctx)
+			for waiting := true; ; waiting = false {
+				p := piece{answer: a, err: fault}
+				if fault == nil {
+					p = a.next(ctx)
+				}
+				if waiting {
+					close(a.ready)
+				}
 				select {
 				case pieces <- p:
 				case <-ctx.Done():

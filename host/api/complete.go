@@ -14,6 +14,8 @@ type task struct {
 	options *openai.Options
 	prompts [][]int32
 	shape   shape
+	echo    []string // the prompts' texts, when they belong to the answer
+	ask     generation.Request
 	// begin starts the generation of one prompt.
 	begin func(context.Context, generation.Request) (generation.Stream, error)
 	id    string
@@ -40,9 +42,10 @@ type header struct {
 
 // whole is one complete answer.
 type whole struct {
-	text   string
-	tokens []int32
-	finish generation.Finish
+	text     string
+	tokens   []int32
+	logprobs []tokenLogprobs
+	finish   generation.Finish
 }
 
 // completions serves POST /v1/completions.
@@ -52,7 +55,7 @@ func (s *Server) completions(x *exchange) {
 		s.fail(x, fault)
 		return
 	}
-	c, fault := openai.DecodeCompletion(body, openai.Limits{MaxStop: s.options.MaxStop})
+	c, fault := openai.DecodeCompletion(body, s.limits())
 	if fault != nil {
 		s.fail(x, fault)
 		return
@@ -70,9 +73,13 @@ func (s *Server) complete(x *exchange, c *openai.Completion,
 		return
 	}
 	t := &task{model: m, options: &c.Options, begin: begin, id: "cmpl-" + randomHex()}
-	t.shape = completionShape{ids: c.ReturnTokenIDs}
+	t.shape = completionShape{ids: c.ReturnTokenIDs, top: c.TopLogprobs, words: m.Tokenizer}
 	for _, p := range c.Prompts {
-		t.prompts = append(t.prompts, m.tokens(p))
+		ids := m.tokens(p)
+		t.prompts = append(t.prompts, ids)
+		if c.Echo {
+			t.echo = append(t.echo, m.text(p, ids))
+		}
 	}
 	s.serve(x, t)
 }
@@ -84,7 +91,7 @@ func (s *Server) chat(x *exchange) {
 		s.fail(x, fault)
 		return
 	}
-	c, fault := openai.DecodeChat(body, openai.Limits{MaxStop: s.options.MaxStop})
+	c, fault := openai.DecodeChat(body, s.limits())
 	if fault != nil {
 		s.fail(x, fault)
 		return
@@ -101,8 +108,12 @@ func (s *Server) chat(x *exchange) {
 	}
 	s.serve(x, &task{
 		model: m, options: &c.Options, prompts: [][]int32{prompt}, begin: s.options.Source.Generate,
-		shape: chatShape{ids: c.ReturnTokenIDs}, id: "chatcmpl-" + randomHex(),
+		shape: chatShape{ids: c.ReturnTokenIDs, words: m.Tokenizer}, id: "chatcmpl-" + randomHex(),
 	})
+}
+
+func (s *Server) limits() openai.Limits {
+	return openai.Limits{MaxStop: s.options.MaxStop, MaxN: s.options.MaxN}
 }
 
 // serving returns the model if it is there and serves that name.
@@ -126,6 +137,11 @@ func (s *Server) serve(x *exchange, t *task) {
 		ctx, stop = context.WithTimeout(ctx, s.options.RequestTimeout)
 		defer stop()
 	}
+	var fault *openai.Error
+	if t.ask, fault = s.ask(x, t.model, t.options); fault != nil {
+		s.fail(x, fault)
+		return
+	}
 	answers, err := s.beginAll(ctx, t)
 	if err != nil {
 		s.fail(x, wireError(err))
@@ -143,33 +159,43 @@ func (s *Server) serve(x *exchange, t *task) {
 	}
 }
 
-// beginAll starts every prompt, or none: the first refusal ends those already begun with ctx.
+// beginAll starts every prompt's first answer, or none: the first refusal ends those already begun
+// with ctx. The other answers to a prompt begin when the first has its first token, so that they
+// find the prompt's keys and values in the prefix cache.
 func (s *Server) beginAll(ctx context.Context, t *task) ([]*answer, error) {
 	var answers []*answer
 	for i, prompt := range t.prompts {
-		stream, err := t.begin(ctx, s.request(t.model, t.options, prompt))
-		if err != nil {
-			return nil, err
+		seed := s.seed(t.model, t.options)
+		var first *answer
+		for branch := range value(t.options.N, 1) {
+			ask := t.ask
+			ask.Prompt, ask.Sampling.Seed = prompt, seed+uint64(branch)
+			a := newAnswer(t, len(answers), ask)
+			if t.echo != nil {
+				a.echo = t.echo[i]
+			}
+			if a.first = first; first == nil {
+				first = a
+				if err := a.begin(ctx); err != nil {
+					return nil, err
+				}
+			}
+			answers = append(answers, a)
 		}
-		var context []int32
-		if _, continues := t.shape.(completionShape); continues {
-			context = prompt
-		}
-		a := newAnswer(t.model, i, stream, context)
-		a.stops.stops = t.options.Stop
-		a.prompt = len(prompt)
-		answers = append(answers, a)
 	}
 	return answers, nil
 }
 
-// usage adds the answers up. Cached prompt tokens come from their reports.
+// usage adds the answers up. A prompt counts once, however many answers it has; its cached tokens
+// are those that the first answer found.
 type usage struct{ prompt, output, cached int }
 
 func (u *usage) add(p piece) {
-	u.prompt += p.answer.prompt
 	u.output += p.answer.output
-	u.cached += p.report.Cached
+	if p.answer.first == nil {
+		u.prompt += len(p.answer.ask.Prompt)
+		u.cached += p.report.Cached
+	}
 }
 
 func (u *usage) total() openai.Usage { return openai.NewUsage(u.prompt, u.output, u.cached) }
@@ -182,6 +208,7 @@ func (s *Server) gather(ctx context.Context, x *exchange, t *task, h header, ans
 		w := &texts[p.answer.index]
 		w.text += p.text
 		w.tokens = append(w.tokens, p.tokens...)
+		w.logprobs = append(w.logprobs, p.logprobs...)
 		w.finish = p.finish
 		if p.err != nil {
 			s.done(x, t, p, p.err)
@@ -204,9 +231,9 @@ func (s *Server) gather(ctx context.Context, x *exchange, t *task, h header, ans
 func (s *Server) done(x *exchange, t *task, p piece, fault *openai.Error) {
 	a := p.answer
 	line := []any{
-		"id", x.id, "model", t.model.Names[0], "in", a.prompt, "cached", p.report.Cached,
+		"id", x.id, "model", t.model.Names[0], "in", len(a.ask.Prompt), "cached", p.report.Cached,
 		"out", a.output, "queue", p.report.Queue.Round(time.Microsecond).String(),
-		"ttft", a.first.Round(time.Microsecond).String(),
+		"ttft", a.ttft.Round(time.Microsecond).String(),
 		"total", time.Since(x.accepted).Round(time.Microsecond).String(),
 		"policy", s.options.Policy(),
 	}

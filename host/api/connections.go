@@ -13,8 +13,10 @@ type overKey struct{}
 func overLimit(r *http.Request) bool { return r.Context().Value(overKey{}) != nil }
 
 // Limit makes a server count its connections. Those beyond the limit are answered with 503 and
-// closed.
+// closed. Headers are read up to four times their limit, so that most of those who pass it get our
+// error; a flood beyond gets the HTTP server's own 431.
 func (s *Server) Limit(server *http.Server) {
+	server.MaxHeaderBytes = 4 * s.options.MaxHeader
 	var open atomic.Int64
 	server.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
 		most := s.options.MaxConnections

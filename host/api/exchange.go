@@ -31,6 +31,18 @@ func requestID(r *http.Request) string {
 	return id
 }
 
+// headerSize is about the size of the request line and the headers on the wire.
+func headerSize(r *http.Request) int {
+	const line = len(": \r\n")
+	size := len(r.Method) + len(r.RequestURI) + len(r.Proto) + line + len(r.Host)
+	for name, values := range r.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + line
+		}
+	}
+	return size
+}
+
 func randomHex() string {
 	var b [12]byte
 	rand.Read(b[:]) // It never fails.

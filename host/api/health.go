@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/kvrelay/engine/host/openai"
 )
@@ -42,10 +43,26 @@ func (s *Server) models(x *exchange) {
 	}
 	list := openai.ModelList{Object: openai.ObjectList, Data: []openai.Model{}}
 	for _, name := range m.Names {
-		list.Data = append(list.Data, openai.Model{
-			ID: name, Object: openai.ObjectModel, Created: m.Created.Unix(),
-			OwnedBy: "engine", MaxModelLen: m.Context,
-		})
+		list.Data = append(list.Data, m.described(name))
 	}
 	s.reply(x, list)
+}
+
+// oneModel describes the model that the path names; names may hold slashes.
+func (s *Server) oneModel(x *exchange) {
+	m, fault := s.options.Model()
+	name := strings.TrimPrefix(x.r.URL.Path, "/v1/models/")
+	if fault == nil {
+		fault = m.named(name)
+	}
+	if fault != nil {
+		s.fail(x, fault)
+		return
+	}
+	s.reply(x, m.described(name))
+}
+
+func (m *Model) described(name string) openai.Model {
+	return openai.Model{ID: name, Object: openai.ObjectModel, Created: m.Created.Unix(),
+		OwnedBy: "engine", MaxModelLen: m.Context}
 }

@@ -48,17 +48,22 @@ func (s *Server) micro(x *exchange, decode func([]byte, openai.Limits) (*openai.
 	body, fault := s.body(x)
 	var c *openai.Completion
 	if fault == nil {
-		c, fault = decode(body, openai.Limits{MaxStop: s.options.MaxStop})
+		c, fault = decode(body, s.limits())
 	}
 	var m *Model
 	if fault == nil {
 		m, fault = s.serving(c.Model)
 	}
+	var ask generation.Request
+	if fault == nil {
+		ask, fault = s.ask(x, m, &c.Options)
+	}
 	if fault != nil {
 		s.fail(x, fault)
-		return generation.Request{}, false
+		return ask, false
 	}
-	return s.request(m, &c.Options, m.tokens(c.Prompts[0])), true
+	ask.Prompt, ask.Sampling.Seed = m.tokens(c.Prompts[0]), s.seed(m, &c.Options)
+	return ask, true
 }
 
 // prepareReceive serves prep_recv.
@@ -116,7 +121,7 @@ func (s *Server) startGenerate(x *exchange) {
 		s.fail(x, fault)
 		return
 	}
-	call, fault := openai.DecodeStartGenerate(body, openai.Limits{MaxStop: s.options.MaxStop})
+	call, fault := openai.DecodeStartGenerate(body, s.limits())
 	if fault != nil {
 		s.fail(x, fault)
 		return

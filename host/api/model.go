@@ -6,9 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
-	"github.com/kvrelay/engine/host/sample"
 	"github.com/kvrelay/engine/host/tokenizer"
 )
 
@@ -37,29 +35,6 @@ func (m *Model) named(name string) *openai.Error {
 	return openai.ModelNotFound(name, m.Names)
 }
 
-// request builds what the source is asked, from the fields and the defaults.
-func (s *Server) request(m *Model, o *openai.Options, prompt []int32) generation.Request {
-	d := m.Defaults
-	r := generation.Request{
-		ID: o.User, Prompt: prompt, MaxTokens: value(o.MaxTokens, d.MaxTokens),
-		IgnoreEOS: o.IgnoreEOS, PinPrompt: o.PinPrompt,
-		Sampling: sample.Params{
-			Temperature: value(o.Temperature, d.Temperature),
-			TopP:        value(o.TopP, d.TopP), MinP: value(o.MinP, d.MinP),
-			TopK: value(o.TopK, d.TopK),
-		},
-	}
-	switch {
-	case o.Seed != nil:
-		r.Sampling.Seed = uint64(*o.Seed)
-	case d.Seed != nil:
-		r.Sampling.Seed = *d.Seed
-	default:
-		r.Sampling.Seed = s.options.Seed()
-	}
-	return r
-}
-
 func value[T any](given *T, otherwise T) T {
 	if given != nil {
 		return *given
@@ -73,6 +48,14 @@ func (m *Model) tokens(p openai.Prompt) []int32 {
 		return p.Tokens
 	}
 	return m.Tokenizer.Encode(p.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+}
+
+// text is a prompt as it was given, or what its tokens say.
+func (m *Model) text(p openai.Prompt, ids []int32) string {
+	if p.Tokens == nil {
+		return p.Text
+	}
+	return m.Tokenizer.Decode(ids, true)
 }
 
 // conversation renders a chat with the model's template and encodes it.

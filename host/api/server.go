@@ -39,6 +39,9 @@ type Options struct {
 
 	MaxBody int64
 	MaxStop int
+	// MaxN bounds the answers to one prompt, MaxHeader the bytes of a request's headers; 0 leaves
+	// the headers to the HTTP server.
+	MaxN, MaxHeader int
 	// RequestTimeout bounds a whole request, WriteTimeout the wait for a client that takes nothing,
 	// KeepAlive the silence in a stream; 0 turns the last off.
 	RequestTimeout, WriteTimeout, KeepAlive time.Duration
@@ -91,6 +94,7 @@ func (s *Server) API() http.Handler {
 		{"POST", "/v1/completions", s.completions},
 		{"POST", "/v1/chat/completions", s.chat},
 		{"GET", "/v1/models", s.models},
+		{"GET", "/v1/models/", s.oneModel},
 		{"GET", "/live", s.live},
 		{"GET", "/ready", s.ready},
 		{"GET", "/metrics", s.metrics},
@@ -151,6 +155,12 @@ func (s *Server) dispatch(list []route, x *exchange) (pattern string) {
 		x.w.Header().Set("Connection", "close")
 		s.fail(x, openai.Errorf(openai.CodeTooManyConnections, "",
 			"%d connections are open already; try again later", s.options.MaxConnections))
+		return "refused"
+	}
+	if size := headerSize(x.r); s.options.MaxHeader > 0 && size > s.options.MaxHeader {
+		x.w.Header().Set("Connection", "close")
+		s.fail(x, openai.Errorf(openai.CodeHeadersTooLarge, "", "the headers have %d bytes, more "+
+			"than the limit of %d (api.max_header)", size, s.options.MaxHeader))
 		return "refused"
 	}
 	allowed := ""

@@ -3,6 +3,7 @@ package api
 import (
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/tokenizer"
 )
 
 // reason is a finish reason on the wire: null while there is none.
@@ -14,14 +15,19 @@ func reason(f generation.Finish) *string {
 	return &text
 }
 
-// completionShape is the form of /v1/completions. ids adds the tokens of each text.
-type completionShape struct{ ids bool }
+// completionShape is the form of /v1/completions. ids adds the tokens of each text, top is how many
+// of the likeliest tokens were asked for.
+type completionShape struct {
+	ids   bool
+	top   int
+	words *tokenizer.Tokenizer
+}
 
-func (c completionShape) choice(index int, text string, tokens []int32, f generation.Finish,
-) openai.CompletionChoice {
-	choice := openai.CompletionChoice{Index: index, Text: text, FinishReason: reason(f)}
+func (c completionShape) choice(index int, w whole) openai.CompletionChoice {
+	choice := openai.CompletionChoice{Index: index, Text: w.text, FinishReason: reason(w.finish),
+		Logprobs: c.logprobs(w.logprobs)}
 	if c.ids {
-		choice.TokenIDs = tokens
+		choice.TokenIDs = w.tokens
 	}
 	return choice
 }
@@ -37,7 +43,7 @@ func (c completionShape) response(h header, choices []openai.CompletionChoice, u
 func (c completionShape) opening(header, int, openai.UsageField) any { return nil }
 
 func (c completionShape) chunk(h header, p piece, u openai.UsageField) any {
-	choice := c.choice(p.answer.index, p.text, p.tokens, p.finish)
+	choice := c.choice(p.answer.index, whole{p.text, p.tokens, p.logprobs, p.finish})
 	return c.response(h, []openai.CompletionChoice{choice}, u)
 }
 
@@ -48,13 +54,16 @@ func (c completionShape) summary(h header, u openai.UsageField) any {
 func (c completionShape) whole(h header, texts []whole, u openai.Usage) any {
 	choices := make([]openai.CompletionChoice, len(texts))
 	for i, t := range texts {
-		choices[i] = c.choice(i, t.text, t.tokens, t.finish)
+		choices[i] = c.choice(i, t)
 	}
 	return c.response(h, choices, openai.ShowUsage(&u))
 }
 
 // chatShape is the form of /v1/chat/completions.
-type chatShape struct{ ids bool }
+type chatShape struct {
+	ids   bool
+	words *tokenizer.Tokenizer
+}
 
 func (c chatShape) event(h header, choices []openai.ChatChunkChoice, u openai.UsageField) any {
 	return openai.ChatChunk{
@@ -70,7 +79,8 @@ func (c chatShape) opening(h header, index int, u openai.UsageField) any {
 }
 
 func (c chatShape) chunk(h header, p piece, u openai.UsageField) any {
-	choice := openai.ChatChunkChoice{Index: p.answer.index, FinishReason: reason(p.finish)}
+	choice := openai.ChatChunkChoice{Index: p.answer.index, FinishReason: reason(p.finish),
+		Logprobs: c.logprobs(p.logprobs)}
 	if p.finish == "" {
 		choice.Delta.Content = &p.text
 	}
@@ -91,7 +101,8 @@ func (c chatShape) whole(h header, texts []whole, u openai.Usage) any {
 	}
 	for i, t := range texts {
 		choice := openai.ChatChoice{Index: i, FinishReason: reason(t.finish),
-			Message: openai.ReplyMessage{Role: "assistant", Content: t.text}}
+			Logprobs: c.logprobs(t.logprobs),
+			Message:  openai.ReplyMessage{Role: "assistant", Content: t.text}}
 		if c.ids {
 			choice.TokenIDs = t.tokens
 		}

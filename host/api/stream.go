@@ -97,7 +97,7 @@ func (st *streaming) write(t *task, p piece) error {
 	if p.last() {
 		st.used.add(p)
 	}
-	if p.text != "" || t.options.ReturnTokenIDs && len(p.tokens) > 0 {
+	if p.text != "" || len(p.logprobs) > 0 || t.options.ReturnTokenIDs && len(p.tokens) > 0 {
 		text := p
 		text.finish = ""
 		if err := st.events.Send(t.shape.chunk(st.header, text, shown)); err != nil {
@@ -107,7 +107,7 @@ func (st *streaming) write(t *task, p piece) error {
 	if p.finish == "" {
 		return nil
 	}
-	p.text, p.tokens = "", nil
+	p.text, p.tokens, p.logprobs = "", nil, nil
 	return st.events.Send(t.shape.chunk(st.header, p, shown))
 }
 

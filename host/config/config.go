@@ -174,6 +174,8 @@ type API struct {
 	SSEKeepalive   time.Duration // 0 is off
 	MaxBody        Size
 	MaxConnections int
+	MaxHeader      Size
+	MaxN           int
 	MaxStop        int
 }
 

@@ -213,6 +213,14 @@ var servingKeys = []row{
 		doc: "beyond: 503 too_many_connections, connection closed",
 	},
 	{
+		table: "api", key: "max_header", at: func(c *Config) any { return &c.API.MaxHeader },
+		def: `"64KiB"`, least: `"1KiB"`, most: `"1MiB"`, doc: "beyond: 431",
+	},
+	{
+		table: "api", key: "max_n", at: func(c *Config) any { return &c.API.MaxN },
+		def: `8`, least: "1", most: "128", doc: "bound of the request's n",
+	},
+	{
 		table: "api", key: "max_stop", at: func(c *Config) any { return &c.API.MaxStop },
 		def: `16`, least: "1", most: "64",
 		doc: "bound of its stop strings, each at most 4 KiB",

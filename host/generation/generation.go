@@ -53,6 +53,12 @@ type Hints struct {
 	Tag uint64
 }
 
+// Service classes, as in the policy ABI.
+const (
+	ClassInteractive uint8 = 1 // Somebody waits for it.
+	ClassBatch       uint8 = 2 // Nobody does.
+)
+
 // Constraint follows one output and says which tokens may come next. It belongs to one request;
 // its methods are called by one goroutine at a time.
 type Constraint interface {
@@ -98,10 +104,13 @@ type Update struct {
 // Logprobs are the log-probabilities at one place of the output, under the model's own logits:
 // before temperature, penalties, biases and constraints.
 type Logprobs struct {
-	Chosen sample.Logprob
+	Chosen Logprob
 	// Top are the likeliest tokens, likeliest first.
-	Top []sample.Logprob
+	Top []Logprob
 }
+
+// Logprob is a token and the natural logarithm of its probability.
+type Logprob = sample.Logprob
 
 // Finish says why a generation ended well.
 type Finish string

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 
 	"github.com/kvrelay/engine/host/openai"
@@ -18,8 +19,8 @@ const (
 )
 
 // post makes one micro-serving call and reads its answer into to.
-func (r *Router) post(ctx context.Context, url string, body, to any) error {
-	response, err := r.open(ctx, url, body)
+func (r *Router) post(ctx context.Context, url string, body, to any, h http.Header) error {
+	response, err := r.open(ctx, url, body, h)
 	if err != nil {
 		return err
 	}
@@ -36,7 +37,9 @@ func (r *Router) post(ctx context.Context, url string, body, to any) error {
 
 // open makes a call and leaves the body of its answer to the caller. An error status is an
 // *openai.Error.
-func (r *Router) open(ctx context.Context, url string, body any) (*http.Response, error) {
+func (r *Router) open(ctx context.Context, url string, body any, h http.Header) (*http.Response,
+	error,
+) {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("write the call to %s: %w", url, err)
@@ -45,6 +48,7 @@ func (r *Router) open(ctx context.Context, url string, body any) (*http.Response
 	if err != nil {
 		return nil, fmt.Errorf("call %s: %w", url, err)
 	}
+	maps.Copy(request.Header, h)
 	request.Header.Set("Content-Type", "application/json")
 	return r.do(request)
 }

@@ -18,7 +18,7 @@ import (
 func (r *Router) Generate(ctx context.Context, ask generation.Request) (generation.Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &stream{updates: make(chan result, 16), cancel: cancel}
-	f := &forward{router: r, ask: ask, out: s, id: "router-" + randomHex()}
+	f := &forward{router: r, ask: ask, out: s, id: "router-" + randomHex(), accepted: time.Now()}
 	go func() {
 		defer cancel()
 		defer close(s.updates)
@@ -78,8 +78,10 @@ type forward struct {
 	out    *stream
 	id     string
 	ticket placement.Ticket
-	begun  bool // a token was handed on
-	report generation.Report
+
+	accepted time.Time
+	begun    bool // a token was handed on
+	report   generation.Report
 }
 
 // run tries instances until one has generated, the tries are used up, or a token is out.
@@ -144,7 +146,8 @@ func (f *forward) attempt(ctx context.Context) error {
 	call := f.call()
 	call.Begin, call.Stream, call.ReturnTokenIDs = &begin, true, true
 	call.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
-	response, err := f.router.open(ctx, decode+openai.PathStartGenerate, call)
+	call.ResponseFormat = f.ask.Form
+	response, err := f.router.open(ctx, decode+openai.PathStartGenerate, call, f.headers())
 	if err != nil {
 		f.lost(placement.Decode, err)
 		f.release(decode)
@@ -166,7 +169,8 @@ func (f *forward) prefill(ctx context.Context, decode string) (int, error) {
 	call := f.call()
 	call.End = &end
 	var reserved openai.PrepareReceiveResponse
-	if err := f.router.post(ctx, decode+openai.PathPrepareReceive, call, &reserved); err != nil {
+	err := f.router.post(ctx, decode+openai.PathPrepareReceive, call, &reserved, f.headers())
+	if err != nil {
 		return 0, err
 	}
 	matched := reserved.PrefixMatchedLength
@@ -176,7 +180,8 @@ func (f *forward) prefill(ctx context.Context, decode string) (int, error) {
 	call = f.call()
 	call.Begin, call.End, call.KVAddrInfo = &matched, &end, reserved.KVAppendMetadata
 	var sent openai.RemoteSendResponse
-	err := f.router.post(ctx, f.url(placement.Prefill)+openai.PathRemoteSend, call, &sent)
+	err = f.router.post(ctx, f.url(placement.Prefill)+openai.PathRemoteSend, call, &sent,
+		f.headers())
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
@@ -203,7 +208,8 @@ func (f *forward) release(decode string) {
 	const most = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	err := f.router.post(ctx, decode+openai.PathRelease, openai.Release{User: f.id}, &struct{}{})
+	err := f.router.post(ctx, decode+openai.PathRelease, openai.Release{User: f.id}, &struct{}{},
+		nil)
 	if err != nil {
 		f.router.options.Log.Debug("release failed; the lease will end it", "id", f.id, "error",
 			err)
@@ -212,25 +218,6 @@ func (f *forward) release(decode string) {
 
 func (f *forward) url(role placement.Role) string {
 	return f.router.urls[role][f.ticket.Instance(role)]
-}
-
-// call is what the three calls have in common.
-func (f *forward) call() *openai.Call {
-	p := f.ask.Sampling
-	seed := int64(p.Seed)
-	c := &openai.Call{
-		Prompt: f.ask.Prompt, User: f.id, Temperature: &p.Temperature, TopK: &p.TopK,
-		MinP: &p.MinP, Seed: &seed,
-		DebugConfig: openai.DebugConfig{
-			IgnoreEOS: f.ask.IgnoreEOS, PinnedSystemPrompt: f.ask.PinPrompt},
-	}
-	if p.TopP > 0 {
-		c.TopP = &p.TopP
-	}
-	if f.ask.MaxTokens > 0 {
-		c.MaxTokens = &f.ask.MaxTokens
-	}
-	return c
 }
 
 // relay hands on the events of the decode instance. The finish waits for the usage that follows it.
@@ -262,8 +249,8 @@ func (f *forward) relay(ctx context.Context, body io.Reader) error {
 		for _, choice := range event.Choices {
 			if len(choice.TokenIDs) > 0 {
 				f.begun = true
-				f.out.send(ctx, result{update: generation.Update{
-					Tokens: choice.TokenIDs, Report: f.report}})
+				f.out.send(ctx, result{update: generation.Update{Tokens: choice.TokenIDs,
+					Logprobs: ranked(choice.Logprobs), Report: f.report}})
 			}
 			if choice.FinishReason != nil {
 				finish = generation.Finish(*choice.FinishReason)
