@@ -22,7 +22,7 @@ fmt: ## every file is as gofmt writes it
 
 vet: ## go vet, also of what a guest compiles
 	go vet ./...
-	GOOS=wasip1 GOARCH=wasm go vet ./abi
+	GOOS=wasip1 GOARCH=wasm go vet ./abi ./abi/guest/go
 
 tidy: ## go.mod names what is imported
 	go mod tidy -diff
