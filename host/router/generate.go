@@ -195,6 +195,37 @@ func (f *forward) prefill(ctx context.Context, decode string) (int, error) {
 	return end, nil
 }
 
+// reserve makes the prep_recv call. A client that leaves does not cut it off: the instance might
+// take the call up afterwards, and hold pages of which nobody knows. The reservation is released
+// until the call has ended instead; whoever gets the error releases it once more.
+func (f *forward) reserve(ctx context.Context, decode string, call *openai.Call,
+) (reserved openai.PrepareReceiveResponse, err error) {
+	const tries, pause = 5, time.Second
+	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err = f.router.post(detached, decode+openai.PathPrepareReceive, call, &reserved)
+	}()
+	select {
+	case <-ended:
+		return reserved, err
+	case <-ctx.Done():
+	}
+	for range tries {
+		f.release(decode)
+		select {
+		case <-ended:
+			return reserved, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	cancel()
+	<-ended
+	return reserved, ctx.Err()
+}
+
 // lost counts against an instance that did not answer.
 func (f *forward) lost(role placement.Role, err error) {
 	if !unreachable(err) {
