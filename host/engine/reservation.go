@@ -51,14 +51,16 @@ func (e *Engine) PrepareReceive(
 	}
 	select {
 	case a := <-answers:
-		return a.Reservation, a.err
+		if a.err != nil || ctx.Err() == nil {
+			return a.Reservation, a.err
+		}
 	case <-e.stopped:
 		return generation.Reservation{}, stopping()
 	case <-ctx.Done():
-		id := r.id
-		e.inbox.put(func() { e.drop(e.requests[id], cancelled()) })
-		return generation.Reservation{}, cancelled()
 	}
+	id := r.id // Nobody will hear of it.
+	e.inbox.put(func() { e.drop(e.requests[id], cancelled()) })
+	return generation.Reservation{}, cancelled()
 }
 
 // prepare queues a reservation; reply is called once, when its pages are there or cannot be.
