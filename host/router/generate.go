@@ -168,8 +168,7 @@ func (f *forward) prefill(ctx context.Context, decode string) (int, error) {
 	end := len(f.ask.Prompt) - 1
 	call := f.call()
 	call.End = &end
-	var reserved openai.PrepareReceiveResponse
-	err := f.router.post(ctx, decode+openai.PathPrepareReceive, call, &reserved, f.headers())
+	reserved, err := f.reserve(ctx, decode, call)
 	if err != nil {
 		return 0, err
 	}
@@ -206,7 +205,8 @@ func (f *forward) reserve(ctx context.Context, decode string, call *openai.Call,
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		err = f.router.post(detached, decode+openai.PathPrepareReceive, call, &reserved)
+		err = f.router.post(detached, decode+openai.PathPrepareReceive, call, &reserved,
+			f.headers())
 	}()
 	select {
 	case <-ended:
