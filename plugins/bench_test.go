@@ -91,7 +91,9 @@ func BenchmarkFuel(b *testing.B) {
 	for _, name := range []string{"fcfs", "sjf-aging", "wat"} {
 		for _, metered := range []bool{false, true} {
 			kind := map[bool]string{false: "plain", true: "metered"}[metered]
-			b.Run(name+"/"+kind, func(b *testing.B) { benchmarkFuel(b, moduleFor(b, name), metered) })
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				benchmarkFuel(b, moduleFor(b, name), metered)
+			})
 		}
 	}
 }

@@ -9,8 +9,9 @@ import (
 	"syscall"
 )
 
-// limitProcess bounds this process's memory and time, and makes it stand back behind the engine. The
-// memory that counts is what can be written: Go reserves more addresses than the limit at its start.
+// limitProcess bounds this process's memory and time, and makes it stand back behind the engine.
+// The memory that counts is what can be written: Go reserves more addresses than the limit at its
+// start.
 func limitProcess() error {
 	for _, limit := range []struct {
 		what  int
