@@ -15,11 +15,11 @@ import (
 const longPrompt = 450
 
 // prompts are the golden prompts of a model and a long one.
-func prompts(t testing.TB, file string) [][]int32 {
+func prompts(t testing.TB, r reference) [][]int32 {
 	t.Helper()
 	var out [][]int32
 	long := []int32{}
-	for _, c := range readGolden(t, file).Cases {
+	for _, c := range r.read(t).Cases {
 		out = append(out, c.PromptIDs)
 		long = append(append(long, c.PromptIDs...), c.GreedyIDs...)
 	}
@@ -36,7 +36,7 @@ func TestSameBits(t *testing.T) {
 		for _, pageSize := range []int{16, 7} {
 			t.Run(fmt.Sprintf("%s pages of %d", g.model, pageSize), func(t *testing.T) {
 				m := loadModel(t, openDevice(t, cpu.Options{}), g.model, pageSize)
-				for _, prompt := range prompts(t, g.golden) {
+				for _, prompt := range prompts(t, g) {
 					checkSameBits(t, m, prompt, pageSize)
 				}
 			})
@@ -158,18 +158,27 @@ func halves(n int) func(yield func(first, count int) bool) {
 
 // TestDevicesGiveSameBits: plain Go, AVX2 and the reference, whatever the threads.
 func TestDevicesGiveSameBits(t *testing.T) {
+	for i, g := range goldens {
+		t.Run(g.model, func(t *testing.T) {
+			all := prompts(t, g)
+			prompt := all[0]
+			if i == 0 {
+				prompt = all[len(all)-1]
+			} else if len(prompt) < 2 {
+				prompt = all[3]
+			}
+			checkSameDevices(t, g.model, prompt)
+		})
+	}
+}
+
+func checkSameDevices(t *testing.T, name string, prompt []int32) {
 	const pageSize = 16
-	for _, g := range goldens {
-		prompt := prompts(t, g.golden)[0]
-		if g.model == goldens[0].model {
-			prompt = prompts(t, g.golden)[4]
-		}
-		twin := loadModel(t, cpu.NewTwin(), g.model, pageSize)
-		want := newSequence(t, twin, pageSize, 0, len(prompt)).run(prompt, 512)
-		for _, o := range []cpu.Options{{ISA: cpu.Go, Threads: 2}, {Threads: 1}, {Threads: 3}} {
-			m := loadModel(t, openDevice(t, o), g.model, pageSize)
-			got := newSequence(t, m, pageSize, 0, len(prompt)).run(prompt, 512)
-			sameBits(t, fmt.Sprintf("%s on %+v", g.model, o), got, want)
-		}
+	twin := loadModel(t, cpu.NewTwin(), name, pageSize)
+	want := newSequence(t, twin, pageSize, 0, len(prompt)).run(prompt, 512)
+	for _, o := range []cpu.Options{{ISA: cpu.Go, Threads: 2}, {Threads: 1}, {Threads: 3}} {
+		m := loadModel(t, openDevice(t, o), name, pageSize)
+		got := newSequence(t, m, pageSize, 0, len(prompt)).run(prompt, 512)
+		sameBits(t, fmt.Sprintf("%+v", o), got, want)
 	}
 }

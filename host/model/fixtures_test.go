@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kvrelay/engine/gpu"
@@ -41,10 +42,25 @@ func openDevice(t testing.TB, o cpu.Options) gpu.Device {
 	return d
 }
 
-// loadModel loads one of the shared models with a pool of 512 pages.
+// modelDir is the folder of a model: those named random/... are in the repository, written by
+// testdata/random_models.py, the rest is shared.
+func modelDir(t testing.TB, name string) string {
+	t.Helper()
+	if strings.HasPrefix(name, "random/") {
+		return filepath.Join("testdata", filepath.FromSlash(name))
+	}
+	return filepath.Join(sharedDir(t), "models", filepath.FromSlash(name))
+}
+
+// loadModel loads a model with a pool of 8192 tokens, and with the sinks that its golden file asks
+// for.
 func loadModel(t testing.TB, device gpu.Device, name string, pageSize int) *model.Model {
 	t.Helper()
-	m, err := model.Load(device, filepath.Join(sharedDir(t), "models", name), model.Options{})
+	var o model.Options
+	if dir := modelDir(t, name); strings.HasPrefix(name, "random/") {
+		o.Sinks = readGolden(t, filepath.Join(dir, "golden.json")).Sinks
+	}
+	m, err := model.Load(device, modelDir(t, name), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,17 +150,19 @@ func argmax(x []float32) int32 {
 
 // golden is one file of reference outputs.
 type golden struct {
+	Sinks int `json:"sinks"`
 	Cases []struct {
 		Prompt    string    `json:"prompt"`
 		PromptIDs []int32   `json:"prompt_ids"`
 		GreedyIDs []int32   `json:"greedy_ids"`
 		Logits    []float32 `json:"logits_last_prompt_pos"`
+		Last      []float32 `json:"logits_last_step"` // in some files
 	} `json:"cases"`
 }
 
-func readGolden(t testing.TB, name string) golden {
+func readGolden(t testing.TB, path string) golden {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(sharedDir(t), "golden", name))
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package model_test
 
 import (
 	"math"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -9,8 +10,20 @@ import (
 	"github.com/kvrelay/engine/gpu/cpu"
 )
 
-// goldens says which reference belongs to which model.
-var goldens = []struct{ model, golden string }{
+// reference is a model and the golden file that belongs to it.
+type reference struct{ model, golden string }
+
+// read reads the golden file.
+func (r reference) read(t testing.TB) golden {
+	t.Helper()
+	if r.golden == "" {
+		return readGolden(t, filepath.Join(modelDir(t, r.model), "golden.json"))
+	}
+	return readGolden(t, filepath.Join(sharedDir(t), "golden", r.golden))
+}
+
+// goldens are all models that tests run. What is random/... is always there.
+var goldens = []reference{
 	{"stories260k/hf-f32", "stories260K_hf-f32.json"},
 	{"stories260k/hf-f32-sharded", "stories260K_hf-f32.json"},
 	{"stories260k/hf-f16", "stories260K_hf-f16.json"},
@@ -23,35 +36,51 @@ var goldens = []struct{ model, golden string }{
 	{"gemma1", "variants_gemma1.json"},
 	{"stories-qwen3", "stories-qwen3.json"},
 	{"stories-gemma3", "stories-gemma3.json"},
+	{model: "random/phi3"},
+	{model: "random/mixtral"},
+	{model: "random/mixtral-window"},
+	{model: "random/yarn"},
+	{model: "random/yarn-own"},
+	{model: "random/linear"},
+	{model: "random/llama3"},
+	{model: "random/sinks"},
+	{model: "random/qwen2-window"},
+	{model: "random/qwen3"},
+	{model: "random/gemma"},
+	{model: "random/gemma3"},
 }
 
 func TestGolden(t *testing.T) {
 	for _, g := range goldens {
-		t.Run(g.model, func(t *testing.T) {
-			checkGolden(t, openDevice(t, cpu.Options{}), g.model, g.golden)
-		})
+		t.Run(g.model, func(t *testing.T) { checkGolden(t, openDevice(t, cpu.Options{}), g) })
 	}
 	t.Run("plain Go", func(t *testing.T) {
-		checkGolden(t, openDevice(t, cpu.Options{ISA: cpu.Go}), goldens[0].model, goldens[0].golden)
+		checkGolden(t, openDevice(t, cpu.Options{ISA: cpu.Go}), goldens[0])
 	})
 	t.Run("reference device", func(t *testing.T) {
-		checkGolden(t, cpu.NewTwin(), goldens[0].model, goldens[0].golden)
+		checkGolden(t, cpu.NewTwin(), goldens[0])
 	})
 }
 
 // checkGolden wants the reference's tokens exactly and its logits within 1e-3.
-func checkGolden(t *testing.T, device gpu.Device, name, file string) {
+func checkGolden(t *testing.T, device gpu.Device, r reference) {
 	const pageSize = 16
-	m := loadModel(t, device, name, pageSize)
-	for _, c := range readGolden(t, file).Cases {
+	m := loadModel(t, device, r.model, pageSize)
+	worst := 0.0
+	near := func(prompt, where string, got, want []float32) {
+		t.Helper()
+		for i, w := range want {
+			off := math.Abs(float64(got[i] - w))
+			if worst = max(worst, off); off > 1e-3 {
+				t.Fatalf("%q: logit %d at the %s is %v, want %v", prompt, i, where, got[i], w)
+			}
+		}
+	}
+	for _, c := range r.read(t).Cases {
 		s := newSequence(t, m, pageSize, 1, len(c.PromptIDs)+len(c.GreedyIDs))
 		rows := s.run(c.PromptIDs, 512)
 		last := rows[len(rows)-1]
-		for i, want := range c.Logits {
-			if math.Abs(float64(last[i]-want)) > 1e-3 {
-				t.Fatalf("%q: logit %d is %v, want %v", c.Prompt, i, last[i], want)
-			}
-		}
+		near(c.Prompt, "end of the prompt", last, c.Logits)
 		var ids []int32
 		for range c.GreedyIDs {
 			ids = append(ids, argmax(last))
@@ -62,5 +91,7 @@ func checkGolden(t *testing.T, device gpu.Device, name, file string) {
 		if !slices.Equal(ids, c.GreedyIDs) {
 			t.Errorf("%q: tokens %v, want %v", c.Prompt, ids, c.GreedyIDs)
 		}
+		near(c.Prompt, "last step", last, c.Last)
 	}
+	t.Logf("logits are within %.1e", worst)
 }

@@ -106,7 +106,7 @@ func TestRunRefuses(t *testing.T) {
 // TestSharedWeightsTakeTurns: two engines on one device get their own bits.
 func TestSharedWeightsTakeTurns(t *testing.T) {
 	m := loadModel(t, openDevice(t, cpu.Options{Threads: 2}), "stories260k/hf-f32", 16)
-	prompt := prompts(t, goldens[0].golden)[1]
+	prompt := prompts(t, goldens[0])[1]
 	want := newSequence(t, m, 16, 0, len(prompt)).run(prompt, 100)
 	var work sync.WaitGroup
 	for range 2 {
