@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -204,15 +205,29 @@ func (g *generation) describedBy(s *sandbox, d abi.Descriptor) {
 	}
 	g.about = d
 	if g.name == "" {
-		g.name = s.text(d.NamePtr, min(d.NameLen, maxLabel))
+		g.name = plain(s.text(d.NamePtr, min(d.NameLen, maxLabel)))
 	}
 	if g.version == "" {
-		g.version = s.text(d.VersionPtr, min(d.VersionLen, maxLabel))
+		g.version = plain(s.text(d.VersionPtr, min(d.VersionLen, maxLabel)))
 	}
 	g.label = label(g.name, g.version)
 	g.lines.rename(g.label)
 }
 
+// plain keeps of a guest's own name what can stand in logs, metrics and commands.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9',
+			strings.ContainsRune("-_.+:", r):
+			return r
+		default:
+			return '_'
+		}
+	}, s)
+}
+
+// label is how a module is called where people read.
 func label(name, version string) string {
 	if version == "" {
 		return name

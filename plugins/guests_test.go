@@ -260,6 +260,48 @@ func TestFaultyGuests(t *testing.T) {
 	}
 }
 
+// sharedDir finds the data that lies beside the repository, or skips the test.
+func sharedDir(t testing.TB) string {
+	dir := os.Getenv("ENGINE_SHARED")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "shared")
+	}
+	if _, err := os.Stat(dir); err != nil {
+		if os.Getenv("ENGINE_REQUIRE_SHARED") == "1" {
+			t.Fatalf("shared data not found: %v", err)
+		}
+		t.Skipf("shared data not found: %v", err)
+	}
+	return dir
+}
+
+// TestHostileModules offers a running host the modules that kill the bare runtime. It refuses each
+// and goes on deciding.
+func TestHostileModules(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(sharedDir(t), "prototypes", "wasm", "bad", "*.wasm"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no hostile modules: %v", err)
+	}
+	b := newBench(t)
+	b.use("fcfs", shipped(t, "fcfs"))
+	for _, file := range files {
+		wasm, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f *Fault
+		if _, err := b.Load(t.Context(), Spec{Name: "bad", Wasm: wasm}); !errors.As(err, &f) {
+			t.Errorf("%s: %v", file, err)
+		}
+		if r := Check(t.Context(), wasm, nil, Limits{}); r.OK() {
+			t.Errorf("%s: nothing is wrong with it", file)
+		}
+		if _, err := b.decide(3); err != nil {
+			t.Fatalf("after %s: %v", file, err)
+		}
+	}
+}
+
 // TestBadAnswers: these guests write what the host can read and no scheduler may accept.
 func TestBadAnswers(t *testing.T) {
 	for name, words := range map[string]string{

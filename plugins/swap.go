@@ -186,20 +186,6 @@ func (h *Host) Unload(name string) error {
 	return nil
 }
 
-// Deactivate leaves the engine to the built-in policy. The module stays, for Rollback.
-func (h *Host) Deactivate() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.active == nil {
-		return
-	}
-	if h.previous != nil {
-		h.previous.enter(StateReady)
-	}
-	h.active.enter(StatePrevious)
-	h.active, h.previous, h.answered = nil, h.active, nil
-}
-
 // enter changes a module's state.
 func (g *generation) enter(s State) { g.state, g.since = s, time.Now() }
 
