@@ -29,7 +29,7 @@ func newHandler(cfg *config.Config, w io.Writer, level slog.Leveler) slog.Handle
 	if format == "json" {
 		return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})
 	}
-	return tint.NewHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05",
+	return tint.NewTextHandler(w, &tint.Options{Level: level, TimeFormat: "15:04:05",
 		NoColor: os.Getenv("NO_COLOR") != "" || !isTerminal(w)})
 }
 
