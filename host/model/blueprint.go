@@ -136,5 +136,5 @@ const (
 	maxHeadDim    = 1 << 12
 	maxVocabulary = 1 << 24
 	maxContext    = 1 << 26
-	maxExperts    = 1 << 16 // of all layers together
+	maxExperts    = 1 << 14 // of all layers together
 )

@@ -1,7 +1,5 @@
 package model
 
-import "math"
-
 // gemma3 is the text model of Gemma 3: Gemma with norms of queries and keys and of what a layer
 // adds, and two kinds of layers: most see a sliding window and turn fast, every sixth sees
 // everything and turns slowly.
@@ -13,10 +11,10 @@ func gemma3(s *settings) *blueprint {
 	pattern := s.count("sliding_window_pattern", 6, maxLayers)
 	slides := s.sliding(b.Layers, func(layer int) bool { return (layer+1)%pattern != 0 })
 	b.slide(s.window(4096), slides)
-	local, words := s.rope(&b.Config, rotation{dims: b.HeadDim, thetaKey: "rope_local_base_freq",
-		theta: 10000, layers: slidingAttention})
+	local, words := s.rope(&b.Config, rotation{thetaKey: "rope_local_base_freq", theta: 10000,
+		layers: slidingAttention})
 	b.Rope += "; sliding layers: " + words
-	scale := float32(1 / math.Sqrt(s.positive("query_pre_attn_scalar", 256)))
+	scale := inverseRoot(s.positive("query_pre_attn_scalar", 256))
 	norm := b.finalNorm
 	for i := range b.layers {
 		l := &b.layers[i]

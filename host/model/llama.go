@@ -30,14 +30,15 @@ type variant struct {
 // plain is Llama's layout. Families change what is different in theirs.
 func (s *settings) plain(v variant) *blueprint {
 	c := s.config(v)
-	rope, words := s.rope(&c, rotation{dims: s.rotated(c, v), theta: v.theta,
+	rope, words := s.rope(&c, rotation{partial: v.partial, theta: v.theta,
 		layers: v.ropeOfLayers, plain: v.plainRope})
 	c.Rope = words
 	b := &blueprint{Config: c, embedding: "model.embed_tokens.weight", embedScale: 1}
 	norm := normBlueprint{name: "model.norm.weight", dim: c.Hidden,
 		eps: float32(s.positive("rms_norm_eps", v.eps)), offset: v.normOffset}
 	b.finalNorm = norm
-	like := layerBlueprint{rope: rope, activation: v.gate(s), scale: inverseRoot(c.HeadDim)}
+	like := layerBlueprint{rope: rope, activation: v.gate(s),
+		scale: inverseRoot(float64(c.HeadDim))}
 	for i := range c.Layers {
 		l := like
 		norm.name = inLayer(i, "input_layernorm.weight")
@@ -69,8 +70,8 @@ func (v variant) gate(s *settings) gpu.Activation {
 	return s.activation("hidden_act", "silu")
 }
 
-// inverseRoot is 1/√dim, what scores are multiplied by.
-func inverseRoot(dim int) float32 { return float32(1 / math.Sqrt(float64(dim))) }
+// inverseRoot is 1/√x, what scores are multiplied by.
+func inverseRoot(x float64) float32 { return float32(1 / math.Sqrt(x)) }
 
 // mlp names the three projections of a feed-forward part.
 func (c *Config) mlp(gate, up, down string) mlpBlueprint {
@@ -141,19 +142,4 @@ func (s *settings) activation(key, fallback string) gpu.Activation {
 		s.fail(`%q: %q is not supported; supported are "silu" and "gelu_pytorch_tanh"`, key, name)
 	}
 	return gpu.SiLU
-}
-
-// rotated is how many dimensions of a head turn.
-func (s *settings) rotated(c Config, v variant) int {
-	if !v.partial {
-		return c.HeadDim
-	}
-	share := s.positive("partial_rotary_factor", 1)
-	dims := int(float64(c.HeadDim) * min(share, 1))
-	if share > 1 || dims < 2 || dims%2 != 0 {
-		s.fail(`"partial_rotary_factor" is %v: %d of the %d dimensions of a head would turn; `+
-			"an even number of them can", share, dims, c.HeadDim)
-		return 2
-	}
-	return dims
 }

@@ -193,13 +193,29 @@ func TestFolderAndFS(t *testing.T) {
 
 func FuzzReadConfig(f *testing.F) {
 	f.Add(tinyConfig(f, nil), []byte(`{"eos_token_id":[1,2]}`))
-	scaled := map[string]any{"rope_scaling": map[string]any{"type": "linear"}}
-	f.Add(tinyConfig(f, scaled), []byte(`{}`))
+	for _, family := range families {
+		f.Add(tinyConfig(f, map[string]any{"architectures": []string{family + "ForCausalLM"}}),
+			[]byte(`{}`))
+	}
+	for _, g := range goldens {
+		if !strings.HasPrefix(g.model, "random/") {
+			continue
+		}
+		config, err := os.ReadFile(filepath.Join(modelDir(f, g.model), "config.json"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(config, []byte(`{"bos_token_id":0}`))
+	}
 	f.Fuzz(func(t *testing.T, config, generation []byte) {
 		c, err := model.ReadConfig(fstest.MapFS{"config.json": {Data: config},
 			"generation_config.json": {Data: generation}})
-		if err == nil && (c.HeadDim < 1 || c.Heads%c.KVHeads != 0 ||
-			c.Need(model.Options{}).Weights <= 0) {
+		if err != nil {
+			return
+		}
+		if c.HeadDim < 1 || c.Heads%c.KVHeads != 0 || c.Context < 1 || c.Window < 0 ||
+			c.Window >= c.Context || c.UniformWindow && c.Window == 0 || c.Chosen > c.Experts ||
+			c.Need(model.Options{}).Weights <= 0 || !strings.HasPrefix(c.Rope, "theta=") {
 			t.Fatalf("accepted %+v", c)
 		}
 	})

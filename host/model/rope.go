@@ -12,7 +12,7 @@ import (
 
 // rotation says where the rotation of some layers is written, and what holds where it is not.
 type rotation struct {
-	dims     int     // of a head that turn
+	partial  bool    // partial_rotary_factor is read; else all of a head turns
 	thetaKey string  // "" means rope_theta
 	theta    float64 // without that key
 	layers   string  // fullAttention or slidingAttention, where a family keeps the two apart
@@ -27,10 +27,14 @@ func (s *settings) rope(c *Config, r rotation) (*gpu.Rope, string) {
 	}
 	key, in := s.rotationObject(r)
 	theta := in.positive("rope_theta", s.positive(r.thetaKey, r.theta))
-	rope := &gpu.Rope{Scale: 1}
-	for i := range r.dims / 2 {
-		rope.Freqs = append(rope.Freqs, power(theta, -2*float64(i)/float64(r.dims)))
+	rope, dims := &gpu.Rope{Scale: 1}, c.HeadDim
+	if r.partial {
+		dims = s.rotated(c.HeadDim, in)
 	}
+	for i := range dims / 2 {
+		rope.Freqs = append(rope.Freqs, power(theta, -2*float64(i)/float64(dims)))
+	}
+	words := fmt.Sprintf("theta=%g", theta)
 	kind := in.text("rope_type", in.text("type", ""))
 	scale, ok := scalings[kind]
 	switch {
@@ -41,14 +45,27 @@ func (s *settings) rope(c *Config, r rotation) (*gpu.Rope, string) {
 	case !ok || r.plain:
 		s.fail("%q: rope_type %q is not supported", key, kind)
 	default:
-		scale(in, rope, &scaled{config: c, theta: theta, dims: r.dims})
+		scale(in, rope, &scaled{config: c, theta: theta, dims: dims})
+		words += " " + kind + in.numbers()
 	}
-	words := rotationWords(theta, in)
-	if r.dims != c.HeadDim {
-		words += fmt.Sprintf(" dims=%d", r.dims)
+	if dims != c.HeadDim {
+		words += fmt.Sprintf(" dims=%d", dims)
 	}
 	s.leave(key, in)
 	return rope, words
+}
+
+// rotated is how many dimensions of a head turn. Newer files write the share beside the scaling.
+func (s *settings) rotated(headDim int, in *settings) int {
+	const key = "partial_rotary_factor"
+	share := in.positive(key, s.positive(key, 1))
+	dims := int(float64(headDim) * min(share, 1))
+	if share > 1 || dims < 2 || dims%2 != 0 {
+		s.fail("%q is %v: %d of the %d dimensions of a head would turn; an even number can",
+			key, share, dims, headDim)
+		return 2
+	}
+	return dims
 }
 
 // rotationObject finds what is said of a rotation beside its base: rope_scaling, or rope_parameters
@@ -75,15 +92,20 @@ func (s *settings) rotationObject(r rotation) (key string, in *settings) {
 	return "", nothing
 }
 
-// rotationWords are equal for equal rotations of one model: the base, and the object's own keys.
-func rotationWords(theta float64, in *settings) string {
-	words := []string{fmt.Sprintf("theta=%g", theta)}
-	for _, key := range slices.Sorted(maps.Keys(in.keys)) {
+// numbers lists the keys of a scaling and their values, alike however a file writes them.
+func (s *settings) numbers() string {
+	var words strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
 		var value any
-		if key == "rope_theta" || json.Unmarshal(in.keys[key], &value) != nil || value == nil {
+		if err := json.Unmarshal(s.keys[key], &value); err != nil {
 			continue
 		}
-		words = append(words, fmt.Sprintf("%s=%v", key, value))
+		switch value.(type) {
+		case float64, bool:
+			if key != "rope_theta" && key != "partial_rotary_factor" {
+				fmt.Fprintf(&words, " %s=%v", key, value)
+			}
+		}
 	}
-	return strings.Join(words, " ")
+	return words.String()
 }

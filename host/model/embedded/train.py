@@ -34,7 +34,7 @@ BOS, EOS, SYSTEM, USER, ASSISTANT = range(5)
 TOKENS_A_STEP = 4096  # 16 sequences of 256 or 8 of 512
 LONG_SHARE = 0.2  # share of steps with sequences of 512, so that every position is trained
 CHAT_SHARE = 0.12  # share of sequences made of chats instead of chapters
-OPENINGS = 0.6  # share of the chapters whose opening an epoch in sequences of 256 adds
+LATE = 0.13  # last share of the run, in which every second window is a chapter's opening
 HELD_OUT = 25
 MUON_LR, ADAM_LR, DECAY, WARMUP = 0.02, 0.003, 0.05, 100
 SYSTEM_PROMPTS = [
@@ -110,28 +110,36 @@ class Data:
         self.stream = np.array(stream, np.int32)
         starts = (self.stream[:-1] == BOS) | (self.stream[:-1] == self.newline)
         self.starts = np.flatnonzero(starts) + 1  # of verses
-        self.openings = np.flatnonzero(self.stream == BOS) + 1  # of chapters
+        openings = np.flatnonzero(self.stream == BOS) + 1  # of chapters
+        self.openings = openings[openings < len(self.stream) - CONTEXT]
         self.queue = {}
 
-    def batch(self, length):
+    def batch(self, length, late):
         rows = []
         for _ in range(TOKENS_A_STEP // length):
-            chat = self.rng.random() < CHAT_SHARE
-            rows.append(self.chat(length) if chat else self.window(length))
+            if self.rng.random() < CHAT_SHARE:
+                rows.append(self.chat(length))
+            elif late and self.rng.random() < 0.5:
+                rows.append(self.row(self.next("openings", lambda: self.openings), length))
+            else:
+                rows.append(self.window(length))
         return np.stack(rows)
 
-    def window(self, length):
-        """A piece of the running text from a verse's start. An epoch goes over all of it once, and
-        over OPENINGS of the chapters' first verses once more: prompts stand where chapters begin."""
-        if not self.queue.get(length):
-            cuts = np.arange(self.rng.integers(length), len(self.stream) - 2 * length, length)
-            at = self.starts[np.searchsorted(self.starts, cuts)]
-            more = self.rng.random(len(self.openings)) < OPENINGS * length / 256
-            more &= self.openings < len(self.stream) - length
-            at = np.concatenate([at, self.openings[more]])
-            self.queue[length] = list(self.rng.permutation(np.unique(at)))
-        at = self.queue[length].pop()
+    def next(self, name, starts):
+        """Takes from a shuffled list of starts, and makes another when it is used up."""
+        if not self.queue.get(name):
+            self.queue[name] = list(self.rng.permutation(starts()))
+        return self.queue[name].pop()
+
+    def row(self, at, length):
         return np.concatenate([[BOS], self.stream[at:at + length]]).astype(np.int32)
+
+    def window(self, length):
+        """A piece of the running text from a verse's start; an epoch goes over all of it once."""
+        def starts():
+            cuts = np.arange(self.rng.integers(length), len(self.stream) - 2 * length, length)
+            return np.unique(self.starts[np.searchsorted(self.starts, cuts)])
+        return self.row(self.next(length, starts), length)
 
     def chat(self, length):
         """Chats in which the assistant goes on where the user stops, one after another."""
@@ -376,7 +384,7 @@ def train(args, data, losses, step_fn, report):
         if progress >= 1:
             return p, step, spent
         length = 512 if data.rng.random() < LONG_SHARE else 256
-        rows = data.batch(length)
+        rows = data.batch(length, progress > 1 - LATE)
         p, m, v, loss = step_fn(p, m, v, rows, np.float32(step + 1), np.float32(scale_at(step, progress)))
         loss = float(loss)
         mean = loss if mean is None else 0.95 * mean + 0.05 * loss
@@ -395,7 +403,7 @@ def main():
     a.add_argument("--corpus", default="", help="saved output of the bible command; empty: run it")
     a.add_argument("--out", required=True, help="folder to write")
     a.add_argument("--checkpoint", default="checkpoint.pickle")
-    a.add_argument("--steps", type=int, default=4500)
+    a.add_argument("--steps", type=int, default=4200)
     a.add_argument("--minutes", type=float, default=46, help="wall-clock bound; 0: none")
     a.add_argument("--seed", type=int, default=1611)
     args = a.parse_args()

@@ -33,15 +33,3 @@ func TestPowerIsTheSameEverywhere(t *testing.T) {
 		t.Errorf("frequencies hash to %s, want %s", got, want)
 	}
 }
-
-func TestWidenHalf(t *testing.T) {
-	for h, want := range map[uint16]float32{0x3c00: 1, 0xc000: -2, 0x0001: 1.0 / (1 << 24),
-		0x7bff: 65504, 0x8000: 0, 0x7c00: float32(math.Inf(1)), 0xfc00: float32(math.Inf(-1))} {
-		if got := widenHalf(h); got != want {
-			t.Errorf("half %04x is %v, want %v", h, got, want)
-		}
-	}
-	if x := widenHalf(0x7c01); x == x {
-		t.Errorf("half 7c01 is %v, want NaN", x)
-	}
-}
