@@ -1,0 +1,154 @@
+package router
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kvrelay/engine/host/openai"
+)
+
+// fakeInstance answers the calls of a router as told, and remembers them.
+type fakeInstance struct {
+	who    openai.Instance
+	files  fs.FS
+	server *httptest.Server
+
+	mu     sync.Mutex
+	calls  []string
+	bodies map[string]openai.Call
+	fail   map[string]*openai.Error // by path: the answer
+	block  map[string]bool          // by path: wait until the caller has gone
+	gone   chan string              // paths whose caller went
+}
+
+// tokens are what a fake decode instance generates.
+var tokens = []int32{7, 8, 9}
+
+func newInstance(t *testing.T, name, compat string) *fakeInstance {
+	t.Helper()
+	f := &fakeInstance{
+		who: openai.Instance{Name: name, Models: []string{"fake"}, Context: 100, Compat: compat,
+			Parts: map[string]string{"page_size": compat}},
+		files: tinyTokenizer(t), bodies: map[string]openai.Call{},
+		fail: map[string]*openai.Error{}, block: map[string]bool{}, gone: make(chan string, 8),
+	}
+	f.server = httptest.NewServer(f)
+	t.Cleanup(f.server.Close)
+	return f
+}
+
+// tinyTokenizer is the folder of the smallest tokenizer there is.
+func tinyTokenizer(t *testing.T) fs.FS {
+	t.Helper()
+	folder := t.TempDir()
+	text := `{"model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]},"added_tokens":[],` +
+		`"normalizer":null,"pre_tokenizer":null,"post_processor":null,"decoder":null}`
+	if err := os.WriteFile(path.Join(folder, "tokenizer.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return os.DirFS(folder)
+}
+
+func (f *fakeInstance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	if r.Method == http.MethodPost {
+		var call openai.Call
+		_ = json.Unmarshal(body, &call)
+		f.mu.Lock()
+		f.calls = append(f.calls, path.Base(r.URL.Path))
+		f.bodies[path.Base(r.URL.Path)] = call
+		fail, block := f.fail[r.URL.Path], f.block[r.URL.Path]
+		f.mu.Unlock()
+		if block {
+			<-r.Context().Done()
+			f.gone <- path.Base(r.URL.Path)
+			return
+		}
+		if fail != nil {
+			openai.WriteError(w, fail)
+			return
+		}
+	}
+	switch {
+	case r.URL.Path == "/ready":
+		fmt.Fprint(w, `{}`)
+	case r.URL.Path == openai.PathInstance:
+		_ = json.NewEncoder(w).Encode(f.who)
+	case strings.HasPrefix(r.URL.Path, openai.PathFiles):
+		f.file(w, path.Base(r.URL.Path))
+	case r.URL.Path == openai.PathPrepareReceive:
+		fmt.Fprint(w, `{"kv_append_metadata":"m","prefix_matched_length":1}`)
+	case r.URL.Path == openai.PathRemoteSend:
+		fmt.Fprint(w, `{"status":"ok","sent_tokens":2}`)
+	case r.URL.Path == openai.PathStartGenerate:
+		generate(w)
+	case r.URL.Path == openai.PathRelease:
+		fmt.Fprint(w, `{}`)
+	}
+}
+
+func (f *fakeInstance) file(w http.ResponseWriter, name string) {
+	data, err := fs.ReadFile(f.files, name)
+	if err != nil {
+		openai.WriteError(w, openai.Errorf(openai.CodeUnknownURL, "", "no %s", name))
+		return
+	}
+	_, _ = w.Write(data)
+}
+
+// generate streams the tokens, their finish and the usage.
+func generate(w http.ResponseWriter) {
+	events := openai.NewEventWriter(w, 0)
+	stop := "length"
+	for _, id := range tokens {
+		_ = events.Send(openai.CompletionResponse{Choices: []openai.CompletionChoice{
+			{Text: "x", TokenIDs: []int32{id}}}})
+	}
+	_ = events.Send(openai.CompletionResponse{Choices: []openai.CompletionChoice{
+		{FinishReason: &stop}}})
+	used := openai.NewUsage(4, 3, 2)
+	_ = events.Send(openai.CompletionResponse{Choices: []openai.CompletionChoice{},
+		Usage: openai.ShowUsage(&used)})
+	_ = events.Done()
+}
+
+// seen lists the calls so far.
+func (f *fakeInstance) seen() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return strings.Join(f.calls, " ")
+}
+
+func (f *fakeInstance) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// fleet is a router that has met its instances.
+func fleet(t *testing.T, prefill, decode []*fakeInstance) *Router {
+	t.Helper()
+	endpoints := func(list []*fakeInstance) (out []Endpoint) {
+		for _, f := range list {
+			out = append(out, Endpoint{Name: f.who.Name, URL: f.server.URL})
+		}
+		return out
+	}
+	r, err := New(Options{Prefill: endpoints(prefill), Decode: endpoints(decode), Retries: 1,
+		ConnectTimeout: 5 * time.Second, HealthInterval: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.checkAll(t.Context())
+	return r
+}
