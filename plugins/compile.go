@@ -95,8 +95,10 @@ func (c compiler) run(ctx context.Context, metered []byte) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("compiling took longer than allowed (%v) and was stopped", compileTime)
 	case ctx.Err() != nil:
-		return fmt.Errorf("compiling took longer than %v and was stopped", compileTime)
+		return fmt.Errorf("compiling was stopped: %w", ctx.Err())
 	default:
 		return fmt.Errorf("compiling failed: %w: %s", err, strings.TrimSpace(said.String()))
 	}

@@ -1,7 +1,9 @@
 package plugins
 
 import (
+	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -81,6 +83,26 @@ func TestCompilerFails(t *testing.T) {
 		if f := asFault(t, err, abi.FaultLoadCompile); !strings.Contains(f.Detail, want) {
 			t.Errorf("%v: %v", command, f)
 		}
+	}
+}
+
+// TestCompilerIsKilled: a load that is no longer wanted ends the compiling process, which would never
+// end by itself.
+func TestCompilerIsKilled(t *testing.T) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip(err)
+	}
+	h, _ := child(t, "/bin/sh", "-c", "exec "+sleep+" 1000")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := h.Load(ctx, Spec{Name: "fcfs", Wasm: shipped(t, "fcfs")})
+		done <- err
+	}()
+	cancel()
+	if f := asFault(t, <-done, abi.FaultLoadCompile); !strings.Contains(f.Detail, "stopped") {
+		t.Errorf("%v", f)
 	}
 }
 
