@@ -86,7 +86,7 @@ func TestCompilerFails(t *testing.T) {
 	}
 }
 
-// TestCompilerIsKilled: a load that is no longer wanted ends the compiling process, which would never
+// TestCompilerIsKilled: a load that is no longer wanted ends the compiling process, which would not
 // end by itself.
 func TestCompilerIsKilled(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
