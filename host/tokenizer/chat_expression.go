@@ -153,7 +153,7 @@ func operand(tokens []tagToken) int {
 		end = group(tokens)
 	case t.kind == signToken:
 		return 0
-	case t.kind == nameToken && slices.Contains([]string{"and", "or", "not", "is", "in", "if", "else"}, t.text):
+	case t.kind == nameToken && bindsLess(t):
 		return 0
 	}
 	for end < len(tokens) {

@@ -33,9 +33,10 @@ func (c call) text() string { return pythonText(c.args[0]) }
 type function func(c call) (jinja.Value, error)
 
 func (f function) value(name string) jinja.Value {
-	return jinja.NewCallable(name, func(a []jinja.Value, k map[string]jinja.Value) (jinja.Value, error) {
+	call := func(a []jinja.Value, k map[string]jinja.Value) (jinja.Value, error) {
 		return f(call{a, k})
-	})
+	}
+	return jinja.NewCallable(name, call)
 }
 
 // filterNamed returns the filter that we do in place of the library, nil for the others.

@@ -231,7 +231,8 @@ func tagEnd(rest string, kind segmentKind, end string) (sign byte, size int) {
 		return 0, len(end)
 	}
 	sign = rest[0]
-	if (sign == '-' || sign == '+' && kind == statementSegment) && strings.HasPrefix(rest[1:], end) {
+	strips := sign == '-' || sign == '+' && kind == statementSegment
+	if strips && strings.HasPrefix(rest[1:], end) {
 		return sign, 1 + len(end)
 	}
 	return 0, 0
@@ -257,9 +258,10 @@ func brackets(open []byte, t tagToken) ([]byte, error) {
 }
 
 var (
-	tagName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
-	tagFloat  = regexp.MustCompile(`^[0-9]+(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)`)
-	tagInt    = regexp.MustCompile(`^(?:0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|[0-9](?:_?[0-9])*)`)
+	tagName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*`)
+	tagFloat = regexp.MustCompile(`^[0-9]+(?:\.[0-9]+(?:[eE][-+]?[0-9]+)?|[eE][-+]?[0-9]+)`)
+	tagInt   = regexp.MustCompile(`^(?:0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|` +
+		`[0-9](?:_?[0-9])*)`)
 	tagString = regexp.MustCompile(`(?s)^(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")`)
 	tagSign   = regexp.MustCompile(`^(?:\*\*|//|==|!=|<=|>=|[-+*/%~<>=.:|,()\[\]{}])`)
 )

@@ -16,7 +16,9 @@ func methodNamed(name string) function {
 	case "strip", "lstrip", "rstrip":
 		return stripMethod(name != "rstrip", name != "lstrip")
 	case "split", "rsplit":
-		return stringMethod(func(s string, c call) jinja.Value { return split(s, c, name == "rsplit") })
+		return stringMethod(func(s string, c call) jinja.Value {
+			return split(s, c, name == "rsplit")
+		})
 	case "splitlines":
 		return stringMethod(splitLines)
 	case "startswith":

@@ -100,12 +100,13 @@ func (w *rewriter) open(b block, rest []tagToken) error {
 		return fmt.Errorf("more than %d blocks in one another", maxBlocks)
 	}
 	if b.name == "filter" && len(rest) != 1 {
-		return fmt.Errorf("a filter block with arguments or of more than one filter is not supported")
+		return fmt.Errorf("a filter block of more than a filter's name is not supported")
 	}
 	if b.name == "for" {
 		w.noteContentLoop(rest)
 		b.number, b.before = w.loops, len(w.parts)
-		b.vars = rest[:max(0, slices.IndexFunc(rest, func(t tagToken) bool { return t.named("in") }))]
+		in := slices.IndexFunc(rest, func(t tagToken) bool { return t.named("in") })
+		b.vars = rest[:max(0, in)]
 		w.loops++
 		w.write("") // filled in at the end of the loop
 		var err error
@@ -214,10 +215,8 @@ func (w *rewriter) set(rest []tagToken) error {
 	}
 	if assign < 0 {
 		w.noteSet(rest[0].text)
-		if err := w.open(block{name: "set", target: rest[0].text, filter: rest[1:]}, rest[:1]); err != nil {
-			return err
-		}
-		return nil
+		b := block{name: "set", target: rest[0].text, filter: rest[1:]}
+		return w.open(b, rest[:1])
 	}
 	value, err := w.expression(rest[assign+1:])
 	if err != nil {
@@ -259,7 +258,8 @@ func (w *rewriter) noteSet(name string) {
 		case "macro", "call":
 			return
 		case "for":
-			if !slices.Contains(b.sets, name) && !slices.Contains(b.vars, tagToken{nameToken, name}) {
+			own := slices.Contains(b.vars, tagToken{nameToken, name})
+			if !own && !slices.Contains(b.sets, name) {
 				b.sets = append(b.sets, name)
 			}
 			return

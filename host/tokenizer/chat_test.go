@@ -132,7 +132,8 @@ func TestChatErrors(t *testing.T) {
 	}
 	var broken *TemplateError
 	for _, source := range []string{
-		"{{ 'open }}", "{% if x %}", "{% endfor %}", "{{ (1] }}", "{{ a ! b }}", "{# open", "{{ x | }}",
+		"{{ 'open }}", "{% if x %}", "{% endfor %}", "{{ (1] }}", "{{ a ! b }}", "{# open",
+		"{{ x | }}",
 		"{% include 'x' %}", "{% raw %}", "{% set %}", "{{", "{%", strings.Repeat("(", 200),
 		"{{ " + strings.Repeat("(", 200) + strings.Repeat(")", 200) + " }}",
 		strings.Repeat("{% if x %}", 200) + strings.Repeat("{% endif %}", 200),
@@ -162,7 +163,7 @@ func TestRenderErrors(t *testing.T) {
 		{"x", `[{"role":`, "", "messages: [0].role: byte 9: the file ends"},
 		{"x", deep, "", "more than 64 values in one another"},
 		{"{{ tools }}", hi, `{}`, "tools: should be an array"},
-		{"x", `[{"content":[{"type":"image_url"}]}]`, "", "messages[0].content[0]: the model takes text"},
+		{"x", `[{"content":[{"type":"image_url"}]}]`, "", "messages[0].content[0]: the model"},
 		{"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", hi, "", "more than 200 macro calls"},
 		{"{{ range(10 ** 9 | int) }}", hi, "", "range"},
 		{"{{ range(1000000) }}", hi, "", "range of more than 100000 numbers"},
@@ -208,8 +209,10 @@ func TestContentParts(t *testing.T) {
 func TestStrftime(t *testing.T) {
 	now := time.Date(2025, 1, 5, 9, 4, 3, 0, time.UTC)
 	for format, want := range map[string]string{
-		"%d %b %Y": "05 Jan 2025", "%B %-d, %Y": "January 5, 2025", "%Y-%m-%d %H:%M:%S": "2025-01-05 09:04:03",
-		"%A %a %I %p %y %j": "Sunday Sun 09 AM 25 005", "100%% %Q %": "100% %Q %", "%-H": "9", "%e": " 5",
+		"%d %b %Y": "05 Jan 2025", "%B %-d, %Y": "January 5, 2025",
+		"%Y-%m-%d %H:%M:%S": "2025-01-05 09:04:03",
+		"%A %a %I %p %y %j": "Sunday Sun 09 AM 25 005", "100%% %Q %": "100% %Q %",
+		"%-H": "9", "%e": " 5",
 		"Jan 2006": "Jan 2006",
 	} {
 		if got := strftime(now, format); got != want {

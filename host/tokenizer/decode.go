@@ -56,7 +56,7 @@ func (d *decoder) add(f *fields, depth int) error {
 	case "Sequence":
 		for i, raw := range f.list("decoders") {
 			if depth == maxNesting {
-				return &pathError{f.path, fmt.Errorf("more than %d Sequences in one another", depth)}
+				return tooDeep(f.path)
 			}
 			part, err := component(f.part("decoders", i), raw)
 			if err == nil && part != nil {

@@ -9,6 +9,10 @@ import (
 // maxNesting bounds Sequences inside Sequences.
 const maxNesting = 16
 
+func tooDeep(path string) error {
+	return &pathError{path, fmt.Errorf("more than %d Sequences in one another", maxNesting)}
+}
+
 // fields reads one component of tokenizer.json: an object with a "type" and a few settings.
 // The first error stays, so that a component reads all its settings and then asks once.
 // Errors name the path; a setting that nobody asked for is refused, since it may change

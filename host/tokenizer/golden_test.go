@@ -108,18 +108,18 @@ func checkGolden(t *testing.T, tok *Tokenizer, c goldenCase, text string) {
 	if c.Decoded != nil {
 		decoded = *c.Decoded
 	}
-	checkDecode(t, tok, c.ID, ids, false, decoded)
+	checkDecode(t, tok, ids, false, decoded)
 	if c.DecodedSkip != nil {
 		decoded = *c.DecodedSkip
 	}
-	checkDecode(t, tok, c.ID, ids, true, decoded)
+	checkDecode(t, tok, ids, true, decoded)
 }
 
 // checkDecode decodes whole and as a stream that ends at every place.
-func checkDecode(t *testing.T, tok *Tokenizer, id int, ids []int32, skip bool, want string) {
+func checkDecode(t *testing.T, tok *Tokenizer, ids []int32, skip bool, want string) {
 	t.Helper()
 	if got := tok.Decode(ids, skip); got != want {
-		t.Errorf("case %d, decode (skip special: %v):\n got %q\nwant %q", id, skip, got, want)
+		t.Errorf("decode %v (skip special: %v):\n got %q\nwant %q", ids, skip, got, want)
 	}
 	for end := range ids {
 		checkStream(t, tok, ids[:end+1], skip)

@@ -169,7 +169,7 @@ func (d *document) tokens() ([]vocabToken, error) {
 	for i, id := range d.model.ids {
 		name := d.model.names[i]
 		if t := &tokens[id]; t.known && t.text != name {
-			return nil, &pathError{"model.vocab", fmt.Errorf("%q and %q are both %d", t.text, name, id)}
+			return nil, &pathError{"model.vocab", twice(t.text, name, id)}
 		}
 		tokens[id] = vocabToken{text: name, known: true}
 	}
@@ -177,12 +177,15 @@ func (d *document) tokens() ([]vocabToken, error) {
 		t := &tokens[a.id]
 		path := "added_tokens" + index(i) + ".id"
 		if id, ok := d.model.vocab[a.content]; ok && id != a.id {
-			return nil, &pathError{path, fmt.Errorf("%q is %d here and %d in model.vocab", a.content, a.id, id)}
+			return nil, &pathError{path, fmt.Errorf("%q is %d here and %d in model.vocab",
+				a.content, a.id, id)}
 		}
 		if t.known && t.text != a.content {
-			return nil, &pathError{path, fmt.Errorf("%q and %q are both %d", t.text, a.content, a.id)}
+			return nil, &pathError{path, twice(t.text, a.content, a.id)}
 		}
 		*t = vocabToken{text: a.content, known: true, special: t.special || a.special}
 	}
 	return tokens, nil
 }
+
+func twice(a, b string, id int32) error { return fmt.Errorf("%q and %q are both %d", a, b, id) }

@@ -10,17 +10,23 @@ import (
 	"testing/fstest"
 )
 
-// TestHostileFiles changes one place of a good tokenizer.json at a time. Each gives one error
-// that names the place.
-func TestHostileFiles(t *testing.T) {
-	for _, c := range []struct{ old, new, want string }{
+// change replaces one place of a good tokenizer.json; want is part of the error.
+type change struct{ old, new, want string }
+
+// hostile lists changes that each give one error, which names the place.
+func hostile() []change {
+	return append(hostileModel(), hostileParts()...)
+}
+
+func hostileModel() []change {
+	return []change{
 		{`"dropout": null`, `"dropout": 0.1`, "model.dropout: "},
 		{`"type": "BPE"`, `"type": "Unigram"`, `model.type: "Unigram" is not supported`},
 		{`"type": "BPE"`, `"type": 3`, "model.type: byte"},
 		{`"continuing_subword_prefix": null`, `"continuing_subword_prefix": "##"`,
 			"model.continuing_subword_prefix: "},
 		{`"fuse_unk": true`, `"fuse_unk": "yes"`, `model.fuse_unk: `},
-		{`"ignore_merges": false`, `"shuffle": false`, "model.shuffle: this setting is not supported"},
+		{`"ignore_merges": false`, `"shuffle": false`, "model.shuffle: this setting is not"},
 		{`"unk_token": "<unk>"`, `"unk_token": "<unknown>"`, `model.unk_token: "<unknown>"`},
 		{`"▁ab": 11`, `"▁ab": 11000000`, "token ID 11000000 is too large for 15 tokens"},
 		{`"▁ab": 11`, `"▁ab": 99999999999`, "model.vocab.▁ab: "},
@@ -37,24 +43,31 @@ func TestHostileFiles(t *testing.T) {
 		{`["▁", "ab"]`, `["▁", "a", "b"]`, "model.merges[3][2]: a merge has two sides"},
 		{`"merges"`, `"mergers"`, "model.mergers: "},
 		{`"model"`, `"modal"`, "model: is missing"},
-		{`"content": "<s>"`, `"content": "<s2>"`, `added_tokens[1].id: "<s>" and "<s2>" are both 1`},
-		{`{"id": 1, "content": "<s>"`, `{"id": 5, "content": "<s>"`, `added_tokens[1].id: "<s>" is 5`},
+		{`"content": "<s>"`, `"content": "<s2>"`, `added_tokens[1].id: "<s>" and "<s2>" are both`},
+		{`{"id": 1, "content": "<s>"`, `{"id": 5, "content": "<s>"`, `added_tokens[1].id: "<s>"`},
 		{`{"id": 12,`, `{"ident": 12,`, "added_tokens[2].ident: this setting is not supported"},
 		{`{"id": 12,`, `{`, "added_tokens[2].id: is missing"},
 		{`{"id": 12,`, `{"id": 4000,`, "token ID 4000 is too large"},
 		{`"special": false}`, `"special": null}`, "added_tokens[2].special: "},
+	}
+}
+
+func hostileParts() []change {
+	return []change{
 		{`"type": "Prepend"`, `"type": "Precompiled"`,
 			`normalizer.normalizers[0].type: "Precompiled" is not supported`},
 		{`"prepend": "▁"`, `"prepend": 1`, "normalizer.normalizers[0].prepend: "},
 		{`"prepend": "▁"`, `"prepend": "▁", "twice": true`, "normalizer.normalizers[0].twice: "},
-		{`{"String": " "}`, `{"Regex": "(?<=a)b"}`, `normalizer.normalizers[1].pattern.Regex: the pattern`},
+		{`{"String": " "}`, `{"Regex": "(?<=a)b"}`, `normalizer.normalizers[1].pattern.Regex: `},
 		{`{"String": " "}`, `{}`, "normalizer.normalizers[1].pattern: should hold"},
 		{`"normalizers": [`, `"normalizers": 3, "x": [`, "normalizer.normalizers: "},
 		{`"pre_tokenizer": null`, `"pre_tokenizer": {}`, "pre_tokenizer.type: is missing"},
 		{`"pre_tokenizer": null`, `"pre_tokenizer": []`, "pre_tokenizer: should be an object"},
-		{`"pre_tokenizer": null`, `"pre_tokenizer": {"type": "BertPreTokenizer"}`, "pre_tokenizer.type: "},
-		{`"pre_tokenizer": null`, `"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a(?=b)"},
-			"behavior": "Isolated", "invert": false}`, `pre_tokenizer.pattern.Regex: the pattern "a(?=b)" is not`},
+		{`"pre_tokenizer": null`, `"pre_tokenizer": {"type": "BertPreTokenizer"}`,
+			"pre_tokenizer.type: "},
+		{`"pre_tokenizer": null`, `"pre_tokenizer": {"type": "Split", "invert": false,
+			"pattern": {"Regex": "a(?=b)"}, "behavior": "Isolated"}`,
+			`pre_tokenizer.pattern.Regex: the pattern "a(?=b)" is not`},
 		{`"pre_tokenizer": null`, `"pre_tokenizer": {"type": "Split", "pattern": {"String": "a"},
 			"behavior": "Sideways"}`, `pre_tokenizer.behavior: "Sideways"`},
 		{`"pre_tokenizer": null`, `"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
@@ -63,7 +76,8 @@ func TestHostileFiles(t *testing.T) {
 		{`"ids": [1]`, `"ids": [77]`, "post_processor.special_tokens: 77 is not in the vocabulary"},
 		{`{"Sequence": {"id": "A", "type_id": 0}}`, `{"Sequence": {"id": "B", "type_id": 0}}`,
 			"post_processor.single[1]: "},
-		{`, {"Sequence": {"id": "A", "type_id": 0}}`, ``, "post_processor.single: holds the text 0 times"},
+		{"},\n      {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}", "}",
+			"post_processor.single: holds the text 0"},
 		{`{"type": "Fuse"}`, `{"type": "CTC"}`, "decoder.decoders[2].type: "},
 		{`{"type": "Fuse"}`, `{"type": "ByteLevel"}`, "decoder.decoders[2].type: ByteLevel behind"},
 		{`"start": 1`, `"start": -1`, "decoder.decoders[3].start: -1 is negative"},
@@ -71,7 +85,11 @@ func TestHostileFiles(t *testing.T) {
 		{`"version"`, `"ver\ud800sion"`, "half a surrogate pair"},
 		{`"version"`, "\"ver\x01sion\"", "control character"},
 		{`"version"`, "\"ver\xffsion\"", "it is not UTF-8"},
-	} {
+	}
+}
+
+func TestHostileFiles(t *testing.T) {
+	for _, c := range hostile() {
 		if !strings.Contains(tinyJSON, c.old) {
 			t.Fatalf("%s is not in the tokenizer", c.old)
 		}
@@ -86,7 +104,7 @@ func TestHostileFiles(t *testing.T) {
 
 func TestUnsupportedIsTyped(t *testing.T) {
 	data := strings.Replace(tinyJSON, `"Prepend"`, `"Nmt"`, 1)
-	if _, err := Load(fstest.MapFS{mainFile: {Data: []byte(data)}}); !errors.Is(err, ErrUnsupported) {
+	if _, err := parse([]byte(data)); !errors.Is(err, ErrUnsupported) {
 		t.Error(err)
 	}
 	if _, err := Load(fstest.MapFS{}); !errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +124,8 @@ func TestCutFile(t *testing.T) {
 	}
 	deep := strings.Repeat(`{"type":"Sequence","normalizers":[`, 40) + strings.Repeat("]}", 40)
 	data := `{"normalizer":` + deep + `,` + tinyJSON[strings.Index(tinyJSON, `"model"`):]
-	if _, err := parse([]byte(data)); err == nil || !strings.Contains(err.Error(), "Sequences in one") {
+	_, err := parse([]byte(data))
+	if err == nil || !strings.Contains(err.Error(), "Sequences in one") {
 		t.Error(err)
 	}
 }
@@ -133,15 +152,16 @@ func TestConfigFiles(t *testing.T) {
 		special    []int32 // "a" with special tokens
 	}{
 		{"none", "", "", 1, nil, []int32{1, 10}},
-		{"names", configName, `{"bos_token": "<unk>", "eos_token": {"content": "<s>"}}`, 0, []int32{1},
+		{"names", configName, `{"bos_token": "<unk>", "eos_token": {"content": "<s>"}}`, 0,
+			[]int32{1}, []int32{1, 10}},
+		{"map", "special_tokens_map.json", `{"eos_token": "<tool>"}`, 1, []int32{12},
 			[]int32{1, 10}},
-		{"map", "special_tokens_map.json", `{"eos_token": "<tool>"}`, 1, []int32{12}, []int32{1, 10}},
 		{"generation", "generation_config.json", `{"eos_token_id": [12, 1, 12]}`, 1, []int32{1, 12},
 			[]int32{1, 10}},
 		{"one end", "generation_config.json", `{"eos_token_id": 3}`, 1, []int32{3}, []int32{1, 10}},
 		{"no end", "generation_config.json", `{"eos_token_id": null}`, 1, nil, []int32{1, 10}},
-		{"no BOS", configName, `{"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": false}`, 1, nil,
-			[]int32{10}},
+		{"no BOS", configName, `{"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": false}`,
+			1, nil, []int32{10}},
 		{"EOS", configName, `{"tokenizer_class": "LlamaTokenizer", "add_eos_token": true,
 			"eos_token": "<tool>"}`, 1, []int32{12}, []int32{1, 10, 12}},
 		{"another class", configName, `{"tokenizer_class": "PreTrainedTokenizerFast",

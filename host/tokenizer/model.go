@@ -178,7 +178,8 @@ func (m *modelPart) build(tokens []vocabToken, byteLevel bool) (*bpe, error) {
 		b.unk = id
 	}
 	if m.byteFallback && byteLevel {
-		return nil, &pathError{"byte_fallback", fmt.Errorf("beside ByteLevel it is %w", ErrUnsupported)}
+		why := fmt.Errorf("beside ByteLevel it is %w", ErrUnsupported)
+		return nil, &pathError{"byte_fallback", why}
 	}
 	if m.byteFallback {
 		b.byteTokens = byteTokens(m.vocab)

@@ -2,8 +2,6 @@ package tokenizer
 
 import (
 	"encoding/json"
-	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -35,7 +33,7 @@ func (n normalizer) add(path string, raw json.RawMessage, depth int) (normalizer
 	case "Sequence":
 		for i, part := range f.list("normalizers") {
 			if depth == maxNesting {
-				return nil, &pathError{path, fmt.Errorf("more than %d Sequences in one another", depth)}
+				return nil, tooDeep(path)
 			}
 			if n, err = n.add(f.part("normalizers", i), part, depth+1); err != nil {
 				return nil, err
@@ -82,14 +80,9 @@ func (f *fields) replacement() func(string) string {
 		}
 		return func(text string) string { return strings.ReplaceAll(text, pattern, content) }
 	}
-	translated, err := translate(pattern)
+	re, err := compileRegex(pattern)
 	if err != nil {
-		f.fail("pattern.Regex", fmt.Errorf("the pattern %q is %w: %w", pattern, ErrUnsupported, err))
-		return nil
-	}
-	re, err := regexp.Compile(translated)
-	if err != nil {
-		f.fail("pattern.Regex", fmt.Errorf("the pattern %q is %w: %w", pattern, ErrUnsupported, err))
+		f.fail("pattern.Regex", err)
 		return nil
 	}
 	return func(text string) string { return re.ReplaceAllLiteralString(text, content) }

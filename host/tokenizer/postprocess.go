@@ -27,7 +27,7 @@ func (a *template) add(f *fields, t *Tokenizer, depth int) error {
 	case "Sequence":
 		for i, raw := range f.list("processors") {
 			if depth == maxNesting {
-				return &pathError{f.path, fmt.Errorf("more than %d Sequences in one another", depth)}
+				return tooDeep(f.path)
 			}
 			part, err := component(f.part("processors", i), raw)
 			if err == nil && part != nil {

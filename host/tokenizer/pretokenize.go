@@ -55,7 +55,7 @@ func (p *preTokenizer) add(path string, raw json.RawMessage, depth int) error {
 	case "Sequence":
 		for i, part := range f.list("pretokenizers") {
 			if depth == maxNesting {
-				return &pathError{path, fmt.Errorf("more than %d Sequences in one another", depth)}
+				return tooDeep(path)
 			}
 			if err := p.add(f.part("pretokenizers", i), part, depth+1); err != nil {
 				return err

@@ -14,7 +14,8 @@ const blankTail = `|\s+(?!\S)|\s+`
 
 // whiteSpace lists the characters of \s as the inside of a class. In the dialect of
 // tokenizer.json \s is Unicode's; in the regexp package it is ASCII's.
-const whiteSpace = `\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}`
+const whiteSpace = `\t-\r \x{85}\x{A0}\x{1680}\x{2000}-\x{200A}` +
+	`\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}`
 
 // regexFinder runs a pattern that has no matcher of its own through the regexp package.
 type regexFinder struct {
@@ -28,9 +29,7 @@ type regexFinder struct {
 // newRegexFinder compiles a pattern in the dialect of tokenizer.json (Oniguruma's, Ruby
 // syntax). What the regexp package does not have or would understand differently is refused.
 func newRegexFinder(pattern string, chars *charClasses) (finder, error) {
-	refuse := func(why error) error {
-		return fmt.Errorf("the pattern %q is %w: %w", pattern, ErrUnsupported, why)
-	}
+	refuse := func(why error) error { return refusedPattern(pattern, why) }
 	body, tail := strings.CutSuffix(pattern, blankTail)
 	translated, err := translate(body)
 	if err != nil {
@@ -54,6 +53,23 @@ func newRegexFinder(pattern string, chars *charClasses) (finder, error) {
 		return nil, refuse(errors.New("it matches nothing at all"))
 	}
 	return &regexFinder{re, tail, chars}, nil
+}
+
+func refusedPattern(pattern string, why error) error {
+	return fmt.Errorf("the pattern %q is %w: %w", pattern, ErrUnsupported, why)
+}
+
+// compileRegex compiles a pattern for replacing, where the whole text is looked at at once.
+func compileRegex(pattern string) (*regexp.Regexp, error) {
+	translated, err := translate(pattern)
+	if err != nil {
+		return nil, refusedPattern(pattern, err)
+	}
+	re, err := regexp.Compile(translated)
+	if err != nil {
+		return nil, refusedPattern(pattern, err)
+	}
+	return re, nil
 }
 
 func (f *regexFinder) find(text string, pos int) (start, end int) {

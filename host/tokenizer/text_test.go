@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,9 +18,9 @@ import (
 // randomText mixes scripts, spaces and what looks like special tokens.
 func randomText(random *rand.Rand) string {
 	bits := []string{
-		"a", "b", "ab ", "c", " ", "  ", "\n", "\r\n", "\t", "é", "e\u0301", "你", "😀", "1", "12", "'s",
-		"'LL", "<s>", "</s>", "<tool>", "<0x41>", "▁", "-", "...", "Ġ", "\u00a0", "\u2028", "ſ", "K",
-		"\u0300\u0316", "ﬁ", "한", "\u1100\u1161",
+		"a", "b", "ab ", "c", " ", "  ", "\n", "\r\n", "\t", "é", "e\u0301", "你", "😀",
+		"1", "12", "'s", "'LL", "<s>", "</s>", "<tool>", "<0x41>", "▁", "-", "...", "Ġ", "\u00a0",
+		"\u2028", "ſ", "K", "\u0300\u0316", "ﬁ", "한", "\u1100\u1161",
 	}
 	var out strings.Builder
 	for range random.IntN(30) {
@@ -132,7 +133,8 @@ func TestManyGoroutines(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 20 {
-				if !slices.Equal(tok.Encode(text, EncodeOptions{}), want) || tok.Decode(want, false) != text {
+				ids := tok.Encode(text, EncodeOptions{})
+				if !slices.Equal(ids, want) || tok.Decode(ids, false) != text {
 					t.Error("another result beside others")
 				}
 			}
@@ -143,8 +145,9 @@ func TestManyGoroutines(t *testing.T) {
 
 func TestInvalidUTF8(t *testing.T) {
 	for text, want := range map[string]string{
-		"a": "a", "\xff": "\ufffd", "\xe4\xbd": "\ufffd", "\xe4\xbdx": "\ufffdx", "\xf0\x9f\x98": "\ufffd",
-		"\x80\x80": "\ufffd\ufffd", "\xed\xa0\x80": "\ufffd\ufffd\ufffd", "\xc0\xaf": "\ufffd\ufffd",
+		"a": "a", "\xff": "\ufffd", "\xe4\xbd": "\ufffd", "\xe4\xbdx": "\ufffdx",
+		"\xf0\x9f\x98": "\ufffd", "\x80\x80": "\ufffd\ufffd",
+		"\xed\xa0\x80": "\ufffd\ufffd\ufffd", "\xc0\xaf": "\ufffd\ufffd",
 		"\xf4\x90\x80\x80": "\ufffd\ufffd\ufffd\ufffd", "\xe4\xe4\xbd\xa0": "\ufffd你",
 	} {
 		if got := validUTF8(text); got != want {
@@ -184,7 +187,8 @@ func TestComposeEqualsNorm(t *testing.T) {
 			text[i] = marks[random.IntN(len(marks))]
 		}
 		for _, form := range []norm.Form{norm.NFC, norm.NFKC} {
-			if got, want := string(compose(decompose(string(text), form))), form.String(string(text)); got != want {
+			got, want := string(compose(decompose(string(text), form))), form.String(string(text))
+			if got != want {
 				t.Fatalf("seed %d: %+q became %+q, want %+q", seed, string(text), got, want)
 			}
 		}
@@ -195,11 +199,12 @@ func TestComposeEqualsNorm(t *testing.T) {
 func TestRegexDialect(t *testing.T) {
 	chars := newCharClasses()
 	for _, pattern := range []string{
-		`a(?=b)`, `(?<!a)b`, `a++`, `a?+`, `[a&&b]`, `[a[bc]]`, `[[:alpha:]]`, `^a`, `a$`, `\bword`, `\w+`, `\h`,
-		`a*`, ``, `[`, `a{,3}`, `(?m:.)`, `(?<name>a)`, `\G`, `[\S]`, "a\\", `(a)\1`, `\Aa`, `a|\s+(?!\S)`,
+		`a(?=b)`, `(?<!a)b`, `a++`, `a?+`, `[a&&b]`, `[a[bc]]`, `[[:alpha:]]`, `^a`,
+		`a$`, `\bword`, `\w+`, `\h`, `a*`, ``, `[`, `a{,3}`, `(?m:.)`, `(?<name>a)`, `\G`, `[\S]`,
+		"a\\", `(a)\1`, `\Aa`, `a|\s+(?!\S)`,
 	} {
-		if _, err := newRegexFinder(pattern, chars); err == nil || !strings.Contains(err.Error(), pattern) &&
-			!strings.Contains(err.Error(), strings.ReplaceAll(pattern, `\`, `\\`)) {
+		_, err := newRegexFinder(pattern, chars)
+		if err == nil || !strings.Contains(err.Error(), strconv.Quote(pattern)) {
 			t.Errorf("%s: error is %v", pattern, err)
 		}
 	}
@@ -251,8 +256,8 @@ func TestWordsEqualRegex(t *testing.T) {
 				start, end := words.find(text, pos)
 				wantStart, wantEnd := slow.find(text, pos)
 				if start != wantStart || end != wantEnd {
-					t.Fatalf("seed %d, %q at %d: %d to %d, want %d to %d", seed, text, pos, start, end,
-						wantStart, wantEnd)
+					t.Fatalf("seed %d, %q at %d: %d to %d, want %d to %d", seed, text, pos,
+						start, end, wantStart, wantEnd)
 				}
 				pos = end
 			}
