@@ -189,8 +189,8 @@ func (c *Client) place(p *pull, f File, fresh bool) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if c.link(blob, name) == nil {
-		return nil
+	if c.link(blob, name) == nil || p.here(f) {
+		return nil // Linked, here or by somebody else in this moment.
 	}
 	if fresh {
 		return os.Rename(blob, name)
