@@ -171,7 +171,7 @@ func (e *Engine) commit(plan *scheduler.Plan, logits [][]float32) []outcome {
 	e.sampled = e.sampled[:0]
 	var outcomes []outcome
 	for i, id := range plan.Samples {
-		out := e.sampleNoted(e.requests[id], logits[i])
+		out := e.sampleNoted(plan.Step, e.requests[id], logits[i])
 		e.sampled = append(e.sampled, out.token)
 		outcomes = append(outcomes, out)
 	}
