@@ -43,6 +43,12 @@ func sharedGoldens(t *testing.T) []goldenModel {
 		{"stories260k/hf-f32-sharded", "stories260K_hf-f32.json"},
 		{"llama-untied", "variants_llama-untied.json"},
 		{"w256-bf16", "inflated_w256-bf16.json"},
+		{"llama3-rope", "variants_llama3-rope.json"},
+		{"mistral-swa32", "variants_mistral-swa32.json"},
+		{"qwen2-bias", "variants_qwen2-bias.json"},
+		{"gemma1", "variants_gemma1.json"},
+		{"stories-qwen3", "stories-qwen3.json"},
+		{"stories-gemma3", "stories-gemma3.json"},
 	} {
 		all = append(all, goldenModel{name: m.model, folder: filepath.Join(data, "models", m.model),
 			file: filepath.Join(data, "golden", m.file)})
