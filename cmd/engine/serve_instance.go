@@ -182,7 +182,7 @@ func (i *instance) openAdmin() error {
 	if err != nil || address == "" {
 		return err
 	}
-	o := admin.Options{Reload: i.reload, Log: i.log, Limits: policyLimits(i.cfg)}
+	o := admin.Options{Reload: i.reload, Limits: policyLimits(i.cfg)}
 	if i.policies != nil {
 		o.Policies = i.policies.Host
 		o.Named = i.namedPolicy

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"net/http"
 
 	"github.com/kvrelay/engine/plugins"
@@ -34,7 +33,6 @@ type Options struct {
 	Limits plugins.Limits
 	// Reload reads the configuration again and applies what it can.
 	Reload func(ctx context.Context) (Reloaded, error)
-	Log    *slog.Logger
 }
 
 // Load asks for a module: by its bytes, or by a name that the instance knows when Wasm is empty.
@@ -80,9 +78,6 @@ type Failure struct {
 
 // Handler serves the routes.
 func Handler(o Options) http.Handler {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	s := &server{o}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /policies", answer(s.list))
@@ -155,8 +150,6 @@ func (s *server) load(ctx context.Context, body []byte) (Loaded, error) {
 	if err != nil {
 		return Loaded{}, err
 	}
-	s.options.Log.Info("policy loaded", "policy", status.Name, "version", status.Version,
-		"digest", status.Digest)
 	if !ask.Activate {
 		return Loaded{Status: status}, nil
 	}
@@ -164,13 +157,7 @@ func (s *server) load(ctx context.Context, body []byte) (Loaded, error) {
 	if err != nil {
 		return Loaded{}, err
 	}
-	s.logSwap(swap)
 	return Loaded{Status: status, Swap: &swap}, nil
-}
-
-func (s *server) logSwap(swap plugins.Swap) {
-	s.options.Log.Info("policy active", "policy", swap.To, "before", swap.From, "step", swap.Step,
-		"pause", swap.Pause.String())
 }
 
 // rollback makes the policy before, or a named one, active.
@@ -188,9 +175,6 @@ func (s *server) rollback(ctx context.Context, body []byte) (plugins.Swap, error
 		swap, err = s.options.Policies.Rollback()
 	} else {
 		swap, err = s.activateNamed(ctx, ask.To)
-	}
-	if err == nil {
-		s.logSwap(swap)
 	}
 	return swap, err
 }
