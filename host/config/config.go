@@ -30,7 +30,10 @@ type Config struct {
 	Transfer  Transfer
 	Router    Router
 	API       API
+	Auth      Auth
+	Limits    Limits
 	Telemetry Telemetry
+	Keys      []Key // of Auth.KeysFile, when keys are asked for
 
 	file *file // where it came from; nil for Default()
 }
@@ -64,12 +67,13 @@ type Listen struct {
 
 // Model is [model].
 type Model struct {
-	Path         string   // Hugging Face folder; "" is the embedded model
-	ServedNames  []string // the first is canonical; empty: the folder's name
-	MaxModelLen  Auto[int]
-	DType        string       // auto, f32, f16, bf16
-	ChatTemplate Auto[string] // path of a template file
-	Defaults     ModelDefaults
+	Path           string   // Hugging Face folder; "" is the embedded model
+	ServedNames    []string // the first is canonical; empty: the folder's name
+	MaxModelLen    Auto[int]
+	DType          string // auto, f32, f16, bf16
+	AttentionSinks int
+	ChatTemplate   Auto[string] // path of a template file
+	Defaults       ModelDefaults
 }
 
 // ModelDefaults is [model.defaults]: what a request that leaves the field out gets. Auto is the
@@ -177,6 +181,39 @@ type API struct {
 	MaxHeader      Size
 	MaxN           int
 	MaxStop        int
+	UI             bool
+	CORS           CORS
+	TLS            TLS
+}
+
+// CORS is [api.cors].
+type CORS struct {
+	AllowOrigins []string // empty: the same origin only
+}
+
+// TLS is [api.tls]: both paths, or neither.
+type TLS struct {
+	CertFile, KeyFile string
+}
+
+// Auth is [auth].
+type Auth struct {
+	Mode          string // none, api_keys
+	KeysFile      string
+	OpenToNetwork bool
+}
+
+// The ways to be let in.
+const (
+	AuthNone = "none"
+	AuthKeys = "api_keys"
+)
+
+// Limits is [limits], for each key, or each address without keys; 0 is unlimited.
+type Limits struct {
+	RequestsPerMinute  int
+	TokensPerMinute    int
+	ConcurrentRequests int
 }
 
 // Telemetry is [telemetry].

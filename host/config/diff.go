@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+	"slices"
+)
 
 // Change is one key that two configurations set differently. Old and New are as the file writes
 // them, "" where a table is not there.
@@ -18,6 +22,9 @@ func Diff(before, after *Config) []Change {
 		if a, b := r.format(before), r.format(after); a != b {
 			changes = append(changes, Change{r.name(), a, b, r.reload})
 		}
+	}
+	if !slices.EqualFunc(before.Keys, after.Keys, sameKey) {
+		changes = append(changes, Change{"auth.keys", countKeys(before), countKeys(after), true})
 	}
 	changes = append(changes, diffPolicies(before.Policies, after.Policies)...)
 	lists := []struct {
@@ -78,3 +85,8 @@ func instances(list []Instance) string {
 	}
 	return formatList(names)
 }
+
+func sameKey(a, b Key) bool { return reflect.DeepEqual(a, b) }
+
+// countKeys says how many keys may enter; which they are is nobody's business.
+func countKeys(c *Config) string { return fmt.Sprintf("%d keys", len(c.Keys)) }

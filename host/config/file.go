@@ -25,13 +25,18 @@ type file struct {
 	starts []int // byte offset of each line
 	root   *node
 	set    int // keys given
+	// env are the environment variables that override keys of the file, by key.
+	env map[string]string
 }
 
-// Load reads and checks the file. The Config is nil when a problem is an error; notes may come with
-// either. With path "" it is Default().
-func Load(path string) (*Config, []Problem) {
+// Load reads and checks the file, under what the environment overrides. The Config is nil when a
+// problem is an error; notes may come with either. With path "" it starts from Default().
+func Load(path string) (*Config, []Problem) { return LoadUnder(path, os.Environ()) }
+
+// LoadUnder is Load with the environment given as NAME=VALUE.
+func LoadUnder(path string, environ []string) (*Config, []Problem) {
 	if path == "" {
-		return Default(), nil
+		return parseUnder("", "", environ)
 	}
 	text, err := read(path)
 	if err != nil {
@@ -42,7 +47,7 @@ func Load(path string) (*Config, []Problem) {
 		}
 		return nil, []Problem{p}
 	}
-	return parse(path, text)
+	return parseUnder(path, text, environ)
 }
 
 // read returns the text of a file of a bounded size.
@@ -66,7 +71,10 @@ func read(path string) (string, error) {
 }
 
 // parse checks the text of the file called name.
-func parse(name, text string) (*Config, []Problem) {
+func parse(name, text string) (*Config, []Problem) { return parseUnder(name, text, nil) }
+
+// parseUnder checks the text of a file and what overrides it.
+func parseUnder(name, text string, environ []string) (*Config, []Problem) {
 	f := newFile(name, text)
 	values, problem := f.decode()
 	if problem != nil {
@@ -76,10 +84,12 @@ func parse(name, text string) (*Config, []Problem) {
 	c.config.file = f
 	c.root(values)
 	c.policies(values["policies"], f.root.child("policies"))
+	c.environment(environ)
 	c.together()
 	slices.SortStableFunc(c.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
+	c.loadKeys()
 	if Failed(c.problems) {
 		return nil, c.problems
 	}
@@ -101,7 +111,7 @@ func newFile(name, text string) *file {
 
 // Lines is the number of lines of the file, 0 without one.
 func (c *Config) Lines() int {
-	if c.file == nil {
+	if c.File() == "" {
 		return 0
 	}
 	return len(c.file.starts)
@@ -129,6 +139,9 @@ func (c *Config) File() string {
 func (c *Config) At(key string) Problem {
 	if c.file == nil {
 		return Problem{File: "the defaults"}
+	}
+	if env := c.file.env[key]; env != "" {
+		return c.file.at(place{env: env})
 	}
 	n := c.file.find(key)
 	if n == nil {
@@ -159,6 +172,12 @@ func (f *file) find(key string) *node {
 
 // at is an empty problem at p.
 func (f *file) at(p place) Problem {
+	if p.env != "" {
+		return Problem{File: "the environment", Variable: p.env}
+	}
+	if f.name == "" {
+		return Problem{File: "the defaults"}
+	}
 	start := min(max(p.start, 0), len(f.text))
 	line := sort.SearchInts(f.starts, start+1) - 1
 	source := f.line(line)

@@ -21,6 +21,7 @@ var (
 	peerForm     = &form{"a network or a host name", checkPeer}
 	urlForm      = &form{"the URL of an instance", checkURL}
 	digestForm   = &form{"a SHA-256 digest", checkDigest}
+	originForm   = &form{"the origin of web pages", checkOrigin}
 )
 
 // nameMax bounds names: they label metrics and name sockets and files.
@@ -148,4 +149,20 @@ func checkDigest(s string) string {
 		return ""
 	}
 	return "write the 64 hex digits that `sha256sum FILE` prints"
+}
+
+// checkOrigin takes what browsers send as Origin: scheme, host and, unless it is the scheme's own,
+// the port.
+func checkOrigin(s string) string {
+	if s == "*" {
+		return ""
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme == "" || u.Host == "" || u.User != nil:
+		return `write "https://HOST" or "http://HOST:PORT", or "*" for any`
+	case u.Path != "" || u.RawQuery != "" || u.Fragment != "":
+		return `leave out what follows the host: "` + u.Scheme + "://" + u.Host + `"`
+	}
+	return ""
 }

@@ -22,6 +22,11 @@ var sections = []section{
 	{name: "router.prefill", list: true, sample: routerSample},
 	{name: "router.decode", list: true},
 	{name: "api"},
+	{name: "api.cors"},
+	{name: "api.tls", doc: `both "" = plain HTTP; read again when the files change`},
+	{name: "auth"},
+	{name: "limits", doc: "for each key, or each address without keys; a key may override; " +
+		"0 = unlimited"},
 	{name: "telemetry"},
 }
 
@@ -40,7 +45,7 @@ const routerSample = `
 
 // keys is the table. Names follow the field where the meaning is the same (max_model_len,
 // max_num_seqs); foreign lists what other servers call the same thing.
-var keys = slices.Concat(modelKeys, servingKeys)
+var keys = slices.Concat(modelKeys, servingKeys, doorKeys, telemetryKeys)
 
 // modelKeys is the first half: who an instance is, its model, device and pages.
 var modelKeys = []row{
@@ -104,6 +109,13 @@ var modelKeys = []row{
 		table: "model", key: "dtype", at: func(c *Config) any { return &c.Model.DType },
 		def: `"auto"`, enum: []string{"auto", "f32", "f16", "bf16"}, alias: dtypeAlias,
 		doc: "weights in memory: auto = as stored | f32 | f16 | bf16",
+	},
+	{
+		table: "model", key: "attention_sinks",
+		at:  func(c *Config) any { return &c.Model.AttentionSinks },
+		def: `0`, least: "0", most: "65536",
+		doc: "first tokens that stay visible when a sliding window moves on; only for models " +
+			"with one",
 	},
 	{
 		table: "model", key: "chat_template",

@@ -226,23 +226,7 @@ var servingKeys = []row{
 		doc: "bound of its stop strings, each at most 4 KiB",
 	},
 	{
-		table: "telemetry", key: "log_level",
-		at:  func(c *Config) any { return &c.Telemetry.LogLevel },
-		def: `"info"`, enum: []string{"debug", "info", "warn", "error"}, reload: true,
-		alias: map[string]string{
-			"warning": "warn", "err": "error", "trace": "debug", "fatal": "error",
-		},
-		doc: "debug | info | warn | error",
-	},
-	{
-		table: "telemetry", key: "log_format",
-		at:  func(c *Config) any { return &c.Telemetry.LogFormat },
-		def: `"auto"`, enum: []string{"auto", "text", "json"},
-		doc: "auto (text on a terminal, else JSON) | text | json",
-	},
-	{
-		table: "telemetry", key: "log_prompts",
-		at:  func(c *Config) any { return &c.Telemetry.LogPrompts },
-		def: `false`, doc: "prompts and outputs in the log",
+		table: "api", key: "ui", at: func(c *Config) any { return &c.API.UI },
+		def: `true`, doc: "the page at /ui",
 	},
 }

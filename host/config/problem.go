@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,9 @@ type Problem struct {
 	Span    int    // characters that the carets mark
 	Source  string // the line itself
 	Label   string // what stands after the carets
-	Help    []string
+	// Variable is the environment variable at fault, in place of a line.
+	Variable string
+	Help     []string
 }
 
 // shownProblems bounds a report: a file of another format can be wrong on every line.
@@ -42,10 +45,13 @@ func Failed(problems []Problem) bool {
 // Report writes the errors one after another as a compiler would, and the notes in a line each,
 // then the count of errors.
 func Report(w io.Writer, problems []Problem) {
-	count, name := 0, ""
+	count, names := 0, []string(nil)
 	for i, p := range problems {
 		if !p.Note() {
-			count, name = count+1, p.File
+			count++
+			if !slices.Contains(names, p.File) {
+				names = append(names, p.File)
+			}
 		}
 		if i < shownProblems {
 			fmt.Fprint(w, p.String())
@@ -56,9 +62,9 @@ func Report(w io.Writer, problems []Problem) {
 	}
 	switch {
 	case count == 1:
-		fmt.Fprintf(w, "1 problem in %s\n", name)
+		fmt.Fprintf(w, "1 problem in %s\n", names[0])
 	case count > 1:
-		fmt.Fprintf(w, "%d problems in %s\n", count, name)
+		fmt.Fprintf(w, "%d problems in %s\n", count, strings.Join(names, " and "))
 	}
 }
 
@@ -69,6 +75,8 @@ func (p Problem) String() string {
 		b.WriteString("! note  ")
 		if p.Line > 0 {
 			fmt.Fprintf(&b, "%s:%d:%d  ", p.File, p.Line, p.Column)
+		} else if p.Variable != "" {
+			fmt.Fprintf(&b, "%s  ", p.Variable)
 		}
 		b.WriteString(brief(p.Message))
 		for _, help := range p.Help {
@@ -88,6 +96,13 @@ func (p Problem) String() string {
 		fmt.Fprintf(&b, "%s | %s\n", number, printable(source))
 		carets := indent(source, column) + strings.Repeat("^", min(max(1, p.Span), shownColumns))
 		fmt.Fprintf(&b, "%s | %s\n", gutter, strings.TrimRight(carets+" "+brief(p.Label), " "))
+	}
+	if p.Variable != "" {
+		fmt.Fprintf(&b, " --> environment variable %s\n", brief(printable(p.Variable)))
+		if p.Label != "" {
+			fmt.Fprintf(&b, "  = %s\n", brief(p.Label))
+		}
+		gutter = " "
 	}
 	for _, help := range p.Help {
 		fmt.Fprintf(&b, "%s = help: %s\n", gutter, help)

@@ -49,8 +49,21 @@ version = 1                            # format of this file; the only key outsi
 // "auto" became (became maps a key such as "backend.threads" to that), and marks what differs from
 // the default.
 func Show(w io.Writer, c *Config, became map[string]string) {
-	fmt.Fprintln(w, "version = 1")
 	base := Default()
+	show(w, c, func(r *row, value string) string {
+		if value == `"auto"` && became[r.name()] != "" {
+			return "= " + became[r.name()]
+		}
+		if old := r.format(base); value != old {
+			return "default " + old
+		}
+		return ""
+	})
+}
+
+// show writes every key with its value, and beside it what note says.
+func show(w io.Writer, c *Config, note func(r *row, value string) string) {
+	fmt.Fprintln(w, "version = 1")
 	for _, s := range sections {
 		rows := rowsOf(s.name)
 		if len(rows) == 0 {
@@ -58,14 +71,8 @@ func Show(w io.Writer, c *Config, became map[string]string) {
 		}
 		fmt.Fprintf(w, "\n[%s]\n", s.name)
 		for _, r := range rows {
-			value, note := r.format(c), ""
-			if old := r.format(base); value != old {
-				note = "default " + old
-			}
-			if value == `"auto"` && became[r.name()] != "" {
-				note = "= " + became[r.name()]
-			}
-			writeLine(w, pad(r.key, keyWidth(rows))+" = "+value, note)
+			value := r.format(c)
+			writeLine(w, pad(r.key, keyWidth(rows))+" = "+value, note(r, value))
 		}
 	}
 	writeTables(w, c)

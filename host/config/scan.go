@@ -6,8 +6,12 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// place is a range [start, end) of bytes in the file.
-type place struct{ start, end int }
+// place is a range [start, end) of bytes in the file, or with env set the environment variable of
+// that name.
+type place struct {
+	start, end int
+	env        string
+}
 
 // node is where one key or table of the file stands; the tree of nodes has the shape of the decoded
 // file, so that both are walked side by side. The library gives values without positions.
@@ -72,14 +76,14 @@ func (s *scanner) header() (*node, string) {
 	if len(parts) == 0 {
 		return &node{}, ""
 	}
-	whole := place{start, s.at}
+	whole := place{start: start, end: s.at}
 	n := s.root
 	for i, part := range parts[:len(parts)-1] {
 		n = n.kid(part, places[i]).last()
 	}
 	name := strings.Join(parts, ".")
 	n = n.kid(parts[len(parts)-1], places[len(places)-1])
-	names := place{places[0].start, places[len(places)-1].end}
+	names := place{start: places[0].start, end: places[len(places)-1].end}
 	if list {
 		item := &node{key: names, value: whole, name: names, header: true}
 		if n.header && n.items == nil {
@@ -164,7 +168,7 @@ func (s *scanner) value(n *node, path string, depth int) {
 	switch {
 	case s.at >= len(s.text):
 	case depth >= maxNesting:
-		s.tooDeep(place{start, start + 1})
+		s.tooDeep(place{start: start, end: start + 1})
 	case s.text[s.at] == '"' || s.text[s.at] == '\'':
 		s.quoted()
 	case s.text[s.at] == '[':
@@ -174,7 +178,7 @@ func (s *scanner) value(n *node, path string, depth int) {
 	default:
 		s.bare()
 	}
-	n.value = place{start, s.at}
+	n.value = place{start: start, end: s.at}
 }
 
 // tooDeep ends the scan: the file is refused.
@@ -230,9 +234,9 @@ func (s *scanner) dotted(stop string) (parts []string, places []place) {
 		if s.at == start {
 			return parts, places
 		}
-		parts, places = append(parts, part), append(places, place{start, s.at})
+		parts, places = append(parts, part), append(places, place{start: start, end: s.at})
 		if len(parts) > maxNesting {
-			s.tooDeep(place{start, s.at})
+			s.tooDeep(place{start: start, end: s.at})
 			return nil, nil
 		}
 		s.skipSpace()

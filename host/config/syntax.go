@@ -39,7 +39,8 @@ func (f *file) syntaxProblem(err error, repeats []repeat) Problem {
 			Message: "not valid TOML: " + strings.TrimPrefix(err.Error(), "toml: "),
 		}
 	}
-	p := f.at(place{wrong.Position.Start, wrong.Position.Start + wrong.Position.Len})
+	start := wrong.Position.Start
+	p := f.at(place{start: start, end: start + wrong.Position.Len})
 	for _, r := range repeats {
 		if f.lineOf(r.second) == p.Line {
 			return f.repeatProblem(r)

@@ -14,11 +14,16 @@ func (c *checker) together() {
 	c.routerInstances()
 	c.chunks()
 	c.openAPI()
+	c.keysOrNone()
+	c.certificate()
 	c.prefillPeers()
 }
 
 // value is the place of a key's value, or of its table, or the start of the file.
 func (c *checker) value(key string) place {
+	if env := c.file.env[key]; env != "" {
+		return place{env: env}
+	}
 	if n := c.file.find(key); n != nil {
 		return n.value
 	}
@@ -120,7 +125,7 @@ func (c *checker) listeners() {
 				continue
 			}
 			at, other := keys[i], keys[j]
-			if c.file.find(at) == nil {
+			if c.file.find(at) == nil && c.file.env[at] == "" {
 				at, other = other, at
 			}
 			c.report(c.value(at), "E304",
@@ -148,7 +153,10 @@ func sameListener(a, b string) bool {
 	}
 	hostA, portA, okA := splitHostPort(a)
 	hostB, portB, okB := splitHostPort(b)
-	return okA && okB && portA == portB && portA != "0" && (isEvery(hostA) || isEvery(hostB))
+	local := isLoopback(hostA) && isLoopback(hostB) && (hostA == "localhost" ||
+		hostB == "localhost")
+	return okA && okB && portA == portB && portA != "0" &&
+		(isEvery(hostA) || isEvery(hostB) || local)
 }
 
 // routerInstances wants both kinds of instances for a router, and each of them once.
@@ -224,16 +232,6 @@ func (c *checker) chunks() {
 			"scheduler.chunk_align leaves no room for a chunk",
 			fmt.Sprintf("must be at most %s, which is %d", name, most))
 	}
-}
-
-// openAPI warns of an API without keys beyond this machine.
-func (c *checker) openAPI() {
-	api := c.config.Listen.API
-	host, _, ok := splitHostPort(api)
-	if c.bad["listen.api"] || !ok || strings.HasPrefix(api, "unix:") || isLoopback(host) {
-		return
-	}
-	c.note("listen.api", fmt.Sprintf("%s is reachable from the network and asks for no key", api))
 }
 
 // prefillPeers warns of a prefill instance that could dial none but itself.
