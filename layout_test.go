@@ -56,6 +56,10 @@ var layout = []row{
 	{pkg: "host/kvcache"},
 	{pkg: "host/openai", outside: "net/http"},
 	{pkg: "host/sample"},
+	{
+		pkg:   "host/constrain",
+		tests: "host/model/embedded host/tokenizer github.com/santhosh-tekuri/jsonschema",
+	},
 	{pkg: "host/placement"},
 	{pkg: "host/model/safetensors", outside: "syscall"},
 	{pkg: "host/model/embedded"},

@@ -75,8 +75,8 @@ func (o *Options) bestOf(v value) *Error {
 	if sameNumber(v.raw, "1") {
 		return nil
 	}
-	return Errorf(CodeUnsupportedParameter, v.path, "%s is not supported: it computes answers that "+
-		"nobody sees; ask for n answers and choose among them (byte %d)", v.path, v.at)
+	return Errorf(CodeUnsupportedParameter, v.path, "%s is not supported: it computes answers "+
+		"that nobody sees; ask for n answers and choose among them (byte %d)", v.path, v.at)
 }
 
 // together checks the fields that bear on each other.
