@@ -38,13 +38,27 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		wrong.Label = fmt.Sprintf("the model has %d positions", about.Context)
 		return "", []config.Problem{wrong}
 	}
-	parts := []string{modelName(cfg.Model.Path), folderSize(files), "tokenizer ok"}
+	if n := cfg.Model.AttentionSinks; n > 0 && about.Window == 0 {
+		wrong = cfg.At("model.attention_sinks")
+		wrong.Code, wrong.Message = "E413", "model.attention_sinks is of no use to this model"
+		wrong.Label = "it has no sliding window: write 0"
+		return "", []config.Problem{wrong}
+	}
+	parts := []string{modelName(cfg.Model.Path), folderSize(files), memoryWords(cfg, about),
+		"tokenizer ok"}
 	if _, err := tok.ChatTemplate(""); err == nil {
 		parts = append(parts, "chat template ok")
 	} else {
 		parts = append(parts, "no chat template")
 	}
 	return strings.Join(parts, ", "), nil
+}
+
+// memoryWords says what a model will take, for people.
+func memoryWords(cfg *config.Config, about model.Config) string {
+	need, context := about.Need(modelOptions(cfg)), cfg.Model.MaxModelLen.Or(about.Context)
+	return fmt.Sprintf("needs %s, and %s for a request of %d tokens",
+		size(int(need.Weights+need.Scratch)), size(context*int(need.Token)), context)
 }
 
 // modelFiles is the folder of a model; "" is the embedded one.

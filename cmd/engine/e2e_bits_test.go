@@ -194,7 +194,7 @@ func openBench(t *testing.T, g goldenModel) *bench {
 	t.Helper()
 	cfg, _ := config.Load("")
 	cfg.Model.Path = g.folder
-	m, err := loadModel(cfg)
+	m, err := loadModel(cfg, quietLoading())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,8 @@ func (s *setup) poolPages() (int, error) {
 	pages := s.pages
 	if pages == 0 {
 		pages = one * s.cfg.Scheduler.MaxNumSeqs
-		most := int64(cfg.MemoryFraction * float64(freeMemory()))
+		free, _ := freeMemory()
+		most := int64(cfg.MemoryFraction * float64(free))
 		if cfg.Memory.Set {
 			most = int64(cfg.Memory.Value)
 			pages = int(most / s.prefixSize)
@@ -38,30 +40,40 @@ func (s *setup) poolPages() (int, error) {
 // fallbackMemory is what is taken for free where the system does not tell.
 const fallbackMemory = 4 << 30
 
-// freeMemory is what this process may still take: the system's available memory, less where a
-// control group allows less.
-func freeMemory() int64 {
-	free := int64(fallbackMemory)
-	if kib, ok := memAvailable("/proc/meminfo"); ok {
+// freeMemory is what this process may still take, and whether the system told.
+func freeMemory() (free int64, known bool) { return freeMemoryIn("/") }
+
+// freeMemoryIn reads a system's files: the available memory, less where a control group allows
+// less. Of what a group uses, the pages of files count as free: the kernel takes them back before
+// it lets a process die, and the weight files of a model just read are among them.
+func freeMemoryIn(root string) (free int64, known bool) {
+	free = fallbackMemory
+	kib, known := memoryLine(filepath.Join(root, "proc/meminfo"), "MemAvailable:")
+	if known {
 		free = kib << 10
 	}
-	most, ok := readNumber("/sys/fs/cgroup/memory.max")
-	used, ok2 := readNumber("/sys/fs/cgroup/memory.current")
-	if ok && ok2 {
-		free = min(free, max(0, most-used))
+	group := filepath.Join(root, "sys/fs/cgroup")
+	most, ok := readNumber(filepath.Join(group, "memory.max"))
+	used, ok2 := readNumber(filepath.Join(group, "memory.current"))
+	if !ok || !ok2 {
+		return free, known
 	}
-	return free
+	for _, name := range []string{"inactive_file ", "active_file "} {
+		files, _ := memoryLine(filepath.Join(group, "memory.stat"), name)
+		used -= files
+	}
+	return min(free, max(0, most-max(0, used))), true
 }
 
-// memAvailable reads the line of that name, in KiB.
-func memAvailable(path string) (int64, bool) {
+// memoryLine reads the number of the line that begins with name.
+func memoryLine(path, name string) (int64, bool) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, false
 	}
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if rest, ok := strings.CutPrefix(lines.Text(), "MemAvailable:"); ok {
+		if rest, ok := strings.CutPrefix(lines.Text(), name); ok {
 			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
 			return n, err == nil
 		}

@@ -26,8 +26,9 @@ type pair struct {
 }
 
 // openPair loads the model once and starts both engines on it.
-func openPair(ctx context.Context, cfg *config.Config, log *slog.Logger) (*pair, error) {
-	m, err := loadModel(cfg)
+func openPair(ctx context.Context, cfg *config.Config, show *loading) (*pair, error) {
+	log := show.log
+	m, err := loadModel(cfg, show)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,7 @@ func runPrompt(ctx context.Context, o runOptions, s streams) error {
 		return err
 	}
 	log := newLogger(cfg, s.err, slog.LevelWarn)
-	p, err := openPair(ctx, cfg, log)
+	p, err := openPair(ctx, cfg, newLoading(s.err, log))
 	if err != nil {
 		return err
 	}

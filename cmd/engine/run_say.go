@@ -9,7 +9,6 @@ import (
 
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/generation"
-	"github.com/kvrelay/engine/host/model"
 	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/tokenizer"
 )
@@ -37,7 +36,7 @@ func newSayer(o runOptions, s streams, p *pair, ask generation.Request) *sayer {
 // opening says what runs.
 func (s *sayer) opening(cfg *config.Config) {
 	about := s.pair.model.model.Config()
-	need := about.Need(model.Options{})
+	need := s.pair.model.need
 	fmt.Fprintf(s.err, "  model    %s · %s · context %d · %d layers\n", s.pair.model.api.Names[0],
 		size(int(need.Weights)), s.pair.model.api.Context, about.Layers)
 	fmt.Fprintf(s.err, "  roles    prefill → transfer → decode in this process · policy %s\n",

@@ -29,6 +29,7 @@ type instance struct {
 	metrics *metrics.Metrics
 	servers *servers
 	ready   atomic.Bool
+	loading *loading
 
 	model    *loaded   // nil on a router
 	engine   *running  // nil on a router
@@ -75,6 +76,7 @@ func (i *instance) open(ctx context.Context, s streams) error {
 		ABI: fmt.Sprintf("%d.%d", abi.Major, abi.Minor),
 	})
 	i.servers = &servers{log: i.log}
+	i.loading = newLoading(s.err, i.log)
 	open := i.openEngine
 	if i.cfg.Node.Role == config.RoleRouter {
 		open = i.openRouter
@@ -100,7 +102,7 @@ func metricsModel(cfg *config.Config) string {
 // openEngine loads the model, starts the engine and serves it.
 func (i *instance) openEngine(ctx context.Context) error {
 	var err error
-	if i.model, err = loadModel(i.cfg); err != nil {
+	if i.model, err = loadModel(i.cfg, i.loading); err != nil {
 		return err
 	}
 	observer := &observer{metrics: i.metrics, log: i.log}

@@ -27,24 +27,26 @@ type loaded struct {
 	model  *model.Model
 	files  fs.FS
 	api    *api.Model
+	need   model.Need
 	took   time.Duration
 }
 
 // loadModel opens the device and loads the model that the configuration names.
-func loadModel(cfg *config.Config) (*loaded, error) {
-	begun := time.Now()
+func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
 	device, err := cpu.Open(cpu.Options{Threads: cfg.Backend.Threads.Or(0)})
 	if err != nil {
 		return nil, fmt.Errorf("open the cpu device: %w", err)
 	}
 	l := &loaded{device: device, files: embedded.FS()}
-	options := model.Options{MaxRows: cfg.Scheduler.TokenBudget}
+	options := modelOptions(cfg)
+	options.Admit, options.Progress = show.admit, show.progress
 	if cfg.Model.Path == "" {
 		l.model, err = model.LoadFS(device, l.files, options)
 	} else {
 		l.files = os.DirFS(cfg.Model.Path)
 		l.model, err = model.Load(device, cfg.Model.Path, options)
 	}
+	show.end()
 	if err != nil {
 		return nil, fmt.Errorf("load the model: %w", err)
 	}
@@ -53,8 +55,19 @@ func loadModel(cfg *config.Config) (*loaded, error) {
 	}
 	sum := l.model.Digest()
 	l.api.Fingerprint = "fp_" + hex.EncodeToString(sum[:5])
-	l.took = time.Since(begun)
+	l.need, l.took = show.need, show.took()
 	return l, nil
+}
+
+// modelOptions is how the configuration wants a model.
+func modelOptions(cfg *config.Config) model.Options {
+	o := model.Options{MaxRows: cfg.Scheduler.TokenBudget, Sinks: cfg.Model.AttentionSinks}
+	for _, dtype := range []gpu.DType{gpu.F32, gpu.F16, gpu.BF16} {
+		if dtype.String() == cfg.Model.DType { // else it is auto
+			o.DType = &dtype
+		}
+	}
+	return o
 }
 
 // apiModel is what requests need to know of a model folder.

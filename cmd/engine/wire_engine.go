@@ -130,8 +130,8 @@ func (s *setup) compat() transfer.Compat {
 	return transfer.Compat{
 		Model: about.Architecture, Weights: hex.EncodeToString(digest[:]),
 		DType: s.cfg.KVCache.DType, PageSize: s.cfg.KVCache.PageSize, Layers: about.Layers,
-		KVHeads: about.KVHeads, HeadDim: about.HeadDim, Numerics: s.model.Numerics(),
-		Protocol: transfer.ProtocolVersion,
+		KVHeads: about.KVHeads, HeadDim: about.HeadDim, Rope: about.Rope, Window: about.Window,
+		Sinks: about.Sinks, Numerics: s.model.Numerics(), Protocol: transfer.ProtocolVersion,
 	}
 }
 
@@ -141,6 +141,7 @@ func parts(c transfer.Compat) map[string]string {
 		"model": c.Model, "weights": c.Weights[:min(12, len(c.Weights))], "kv dtype": c.DType,
 		"page_size": strconv.Itoa(c.PageSize), "layers": strconv.Itoa(c.Layers),
 		"kv heads": strconv.Itoa(c.KVHeads), "head dim": strconv.Itoa(c.HeadDim),
+		"rope": c.Rope, "window": strconv.Itoa(c.Window), "sinks": strconv.Itoa(c.Sinks),
 		"numerics": c.Numerics, "protocol": strconv.Itoa(c.Protocol),
 	}
 }
