@@ -55,6 +55,10 @@ var layout = []row{
 	{pkg: "host/metrics", outside: "net/http github.com/prometheus/client_golang"},
 	{pkg: "host/kvcache"},
 	{pkg: "host/openai", outside: "net/http"},
+	{
+		pkg: "host/access", imports: "host/openai",
+		outside: "net/http golang.org/x/time",
+	},
 	{pkg: "host/sample"},
 	{
 		pkg:   "host/constrain",
