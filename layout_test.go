@@ -88,7 +88,7 @@ var layout = []row{
 	},
 	{
 		pkg:     "host/api",
-		imports: "host/generation host/openai host/sample host/tokenizer",
+		imports: "host/access host/generation host/openai host/sample host/tokenizer",
 		outside: "net net/http",
 	},
 	{pkg: "host/admin", imports: "plugins", outside: "net/http"},

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -28,6 +29,7 @@ type answer struct {
 	output int    // tokens so far
 	ttft   time.Duration
 	begun  time.Time
+	said   strings.Builder // what was given out, kept for the log alone
 }
 
 // piece is what an answer adds. Finish is set in the last one, Err instead when it failed.

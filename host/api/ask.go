@@ -37,6 +37,9 @@ func (s *Server) ask(x *exchange, m *Model, o *openai.Options) (generation.Reque
 	}
 	var fault *openai.Error
 	r.Hints, fault = hints(x.r.Header, o)
+	if tenant := x.visit.Tenant(); tenant != "" {
+		r.Hints.Tenant = tenant // A key says whose it is; a header could claim anything.
+	}
 	return r, fault
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,6 +17,7 @@ type task struct {
 	shape   shape
 	echo    []string // the prompts' texts, when they belong to the answer
 	ask     generation.Request
+	spent   int // tokens so far: the prompts, once they are taken, and what came
 	// begin starts the generation of one prompt.
 	begin func(context.Context, generation.Request) (generation.Stream, error)
 	id    string
@@ -67,7 +69,7 @@ func (s *Server) completions(x *exchange) {
 func (s *Server) complete(x *exchange, c *openai.Completion,
 	begin func(context.Context, generation.Request) (generation.Stream, error),
 ) {
-	m, fault := s.serving(c.Model)
+	m, fault := s.serving(x, c.Model)
 	if fault != nil {
 		s.fail(x, fault)
 		return
@@ -96,7 +98,7 @@ func (s *Server) chat(x *exchange) {
 		s.fail(x, fault)
 		return
 	}
-	m, fault := s.serving(c.Model)
+	m, fault := s.serving(x, c.Model)
 	if fault != nil {
 		s.fail(x, fault)
 		return
@@ -116,8 +118,8 @@ func (s *Server) limits() openai.Limits {
 	return openai.Limits{MaxStop: s.options.MaxStop, MaxN: s.options.MaxN}
 }
 
-// serving returns the model if it is there and serves that name.
-func (s *Server) serving(name string) (*Model, *openai.Error) {
+// serving returns the model if it is there, serves that name, and x may use it.
+func (s *Server) serving(x *exchange, name string) (*Model, *openai.Error) {
 	if fault := s.options.Ready(); fault != nil {
 		return nil, fault
 	}
@@ -125,7 +127,10 @@ func (s *Server) serving(name string) (*Model, *openai.Error) {
 	if fault != nil {
 		return nil, fault
 	}
-	return m, m.named(name)
+	if fault := m.named(name); fault != nil {
+		return nil, fault
+	}
+	return m, x.visit.Allows(cmp.Or(name, m.Names[0]))
 }
 
 // serve generates for all prompts and writes what comes.
@@ -142,11 +147,17 @@ func (s *Server) serve(x *exchange, t *task) {
 		s.fail(x, fault)
 		return
 	}
+	if fault = x.visit.Spend(t.estimate()); fault != nil {
+		s.fail(x, fault)
+		return
+	}
+	defer func() { x.visit.Settle(t.spent) }()
 	answers, err := s.beginAll(ctx, t)
 	if err != nil {
 		s.fail(x, wireError(err))
 		return
 	}
+	t.spent = t.promptTokens()
 	if policy := s.options.Policy(); policy != "" {
 		x.w.Header().Set("X-Engine-Policy", policy)
 	}
@@ -157,6 +168,20 @@ func (s *Server) serve(x *exchange, t *task) {
 	} else {
 		s.gather(ctx, x, t, h, answers)
 	}
+}
+
+// promptTokens counts each prompt once, however many answers it has.
+func (t *task) promptTokens() (n int) {
+	for _, prompt := range t.prompts {
+		n += len(prompt)
+	}
+	return n
+}
+
+// estimate is how many tokens the request may cost: where it does not say, its output is counted
+// when it has come.
+func (t *task) estimate() int {
+	return t.promptTokens() + len(t.prompts)*value(t.options.N, 1)*value(t.options.MaxTokens, 0)
 }
 
 // beginAll starts every prompt's first answer, or none: the first refusal ends those already begun
@@ -205,6 +230,7 @@ func (s *Server) gather(ctx context.Context, x *exchange, t *task, h header, ans
 	texts := make([]whole, len(answers))
 	var used usage
 	for p := range merge(ctx, answers) {
+		s.note(t, p)
 		w := &texts[p.answer.index]
 		w.text += p.text
 		w.tokens = append(w.tokens, p.tokens...)
@@ -236,6 +262,10 @@ func (s *Server) done(x *exchange, t *task, p piece, fault *openai.Error) {
 		"ttft", a.ttft.Round(time.Microsecond).String(),
 		"total", time.Since(x.accepted).Round(time.Microsecond).String(),
 		"policy", s.options.Policy(),
+	}
+	if s.options.LogPrompts {
+		line = append(line, "prompt", logged(t.model.Tokenizer.Decode(a.ask.Prompt, true)),
+			"output", a.said.String())
 	}
 	if fault != nil {
 		s.options.Log.Info("request ended", append(line, "status", fault.Status(),

@@ -54,7 +54,8 @@ func stack() string { return string(debug.Stack()) }
 // recorder remembers the status that was written.
 type recorder struct {
 	http.ResponseWriter
-	code int
+	code  int
+	bytes int64
 }
 
 func (w *recorder) WriteHeader(code int) {
@@ -68,7 +69,9 @@ func (w *recorder) Write(b []byte) (int, error) {
 	if w.code == 0 {
 		w.code = http.StatusOK
 	}
-	return w.ResponseWriter.Write(b)
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
 }
 
 // Unwrap lets http.ResponseController reach flush and deadlines.

@@ -43,6 +43,9 @@ func (s *Server) models(x *exchange) {
 	}
 	list := openai.ModelList{Object: openai.ObjectList, Data: []openai.Model{}}
 	for _, name := range m.Names {
+		if x.visit.Allows(name) != nil {
+			continue
+		}
 		list.Data = append(list.Data, m.described(name))
 	}
 	s.reply(x, list)
@@ -54,6 +57,9 @@ func (s *Server) oneModel(x *exchange) {
 	name := strings.TrimPrefix(x.r.URL.Path, "/v1/models/")
 	if fault == nil {
 		fault = m.named(name)
+	}
+	if fault == nil {
+		fault = x.visit.Allows(name)
 	}
 	if fault != nil {
 		s.fail(x, fault)

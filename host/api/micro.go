@@ -52,7 +52,7 @@ func (s *Server) micro(x *exchange, decode func([]byte, openai.Limits) (*openai.
 	}
 	var m *Model
 	if fault == nil {
-		m, fault = s.serving(c.Model)
+		m, fault = s.serving(x, c.Model)
 	}
 	var ask generation.Request
 	if fault == nil {

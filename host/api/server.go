@@ -12,8 +12,10 @@ package api
 import (
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
+	"github.com/kvrelay/engine/host/access"
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
 )
@@ -47,6 +49,13 @@ type Options struct {
 	RequestTimeout, WriteTimeout, KeepAlive time.Duration
 	// MaxConnections bounds the connections of one listener.
 	MaxConnections int
+
+	// Gate says who may enter by the applications' listener; nil lets everybody in.
+	Gate *access.Gate
+	// Page serves the page at /ui and what it shows; nil where there is none.
+	Page *Page
+	// LogPrompts puts prompts and outputs in the log.
+	LogPrompts bool
 
 	Watch Watch
 	Log   *slog.Logger
@@ -90,7 +99,7 @@ func (deaf) Connections(int)      {}
 
 // API serves the listener of applications.
 func (s *Server) API() http.Handler {
-	return s.routes([]route{
+	list := []route{
 		{"POST", "/v1/completions", s.completions},
 		{"POST", "/v1/chat/completions", s.chat},
 		{"GET", "/v1/models", s.models},
@@ -98,7 +107,8 @@ func (s *Server) API() http.Handler {
 		{"GET", "/live", s.live},
 		{"GET", "/ready", s.ready},
 		{"GET", "/metrics", s.metrics},
-	})
+	}
+	return s.routes(append(list, s.pageRoutes()...), s.options.Gate)
 }
 
 // Internal serves the listener of routers and other instances.
@@ -113,14 +123,14 @@ func (s *Server) Internal() http.Handler {
 		{"GET", "/live", s.live},
 		{"GET", "/ready", s.ready},
 		{"GET", "/metrics", s.metrics},
-	})
+	}, nil)
 }
 
 // Health serves what an internal listener without micro-serving calls has.
 func (s *Server) Health() http.Handler {
 	return s.routes([]route{
 		{"GET", "/live", s.live}, {"GET", "/ready", s.ready}, {"GET", "/metrics", s.metrics},
-	})
+	}, nil)
 }
 
 // exchange is one request and its answer.
@@ -129,6 +139,7 @@ type exchange struct {
 	r        *http.Request
 	id       string // of the request, in logs and error texts
 	accepted time.Time
+	visit    *access.Visit // nil where nobody is asked
 }
 
 // route is a method and a path, exact or ending in /.
@@ -137,19 +148,27 @@ type route struct {
 	handle       func(*exchange)
 }
 
-// routes dispatches by path and method, so that a wrong one gets our error and not plain text.
-func (s *Server) routes(list []route) http.Handler {
+// public are the routes that need no key: what probes ask, and the page's own files.
+func public(path string) bool {
+	return path == "/live" || path == "/ready" || path == pagePath ||
+		strings.HasPrefix(path, pagePath+"/") && path != pageState
+}
+
+// routes dispatches by path and method, so that a wrong one gets our error and not plain text. With
+// a gate all but the public routes need its consent.
+func (s *Server) routes(list []route, gate *access.Gate) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{w: &recorder{ResponseWriter: w}, r: r, id: requestID(r),
 			accepted: time.Now()}
 		x.w.Header().Set("X-Request-Id", x.id)
-		pattern := s.dispatch(list, x)
+		pattern := s.dispatch(list, gate, x)
 		s.options.Watch.Answered(pattern, x.w.status())
+		s.logAccess(x)
 	})
 }
 
 // dispatch answers x and returns the pattern that metrics count it under.
-func (s *Server) dispatch(list []route, x *exchange) (pattern string) {
+func (s *Server) dispatch(list []route, gate *access.Gate, x *exchange) (pattern string) {
 	defer s.recoverPanic(x)
 	if overLimit(x.r) {
 		x.w.Header().Set("Connection", "close")
@@ -162,6 +181,14 @@ func (s *Server) dispatch(list []route, x *exchange) (pattern string) {
 		s.fail(x, openai.Errorf(openai.CodeHeadersTooLarge, "", "the headers have %d bytes, more "+
 			"than the limit of %d (api.max_header)", size, s.options.MaxHeader))
 		return "refused"
+	}
+	if gate != nil && !public(x.r.URL.Path) {
+		var fault *openai.Error
+		if x.visit, fault = gate.Enter(x.w.Header(), x.r); fault != nil {
+			s.fail(x, fault)
+			return "refused"
+		}
+		defer x.visit.Leave()
 	}
 	allowed := ""
 	for _, route := range list {

@@ -15,12 +15,16 @@ type streaming struct {
 	events  *openai.EventWriter
 	opened  []bool
 	used    usage
+	report  *report // of the last answer that ended; nil when nobody asked for it
 }
 
 // stream writes the answers as events. A write that fails cancels the generation.
 func (s *Server) stream(ctx context.Context, x *exchange, t *task, st streaming) {
 	st.events = openai.NewEventWriter(x.w, s.options.WriteTimeout)
 	st.opened = make([]bool, len(st.answers))
+	if x.r.Header.Get(headerReport) != "" {
+		st.report = &report{Object: objectReport, Choices: []struct{}{}}
+	}
 	pieces := merge(ctx, st.answers)
 	quiet := newQuiet(s.options.KeepAlive)
 	defer quiet.stop()
@@ -31,6 +35,7 @@ func (s *Server) stream(ctx context.Context, x *exchange, t *task, st streaming)
 				s.closeStream(ctx, x, t, &st)
 				return
 			}
+			s.note(t, p)
 			if p.err != nil {
 				s.done(x, t, p, p.err)
 				s.failStream(x, &st, p.err)
@@ -77,6 +82,9 @@ func (s *Server) closeStream(ctx context.Context, x *exchange, t *task, st *stre
 			return
 		}
 	}
+	if st.report != nil && st.events.Send(st.report) != nil {
+		return
+	}
 	_ = st.events.Done() // A client that is gone hears nothing.
 }
 
@@ -96,6 +104,7 @@ func (st *streaming) write(t *task, p piece) error {
 	}
 	if p.last() {
 		st.used.add(p)
+		st.report.fill(p)
 	}
 	if p.text != "" || len(p.logprobs) > 0 || t.options.ReturnTokenIDs && len(p.tokens) > 0 {
 		text := p
