@@ -7,16 +7,20 @@ type Chat struct {
 	Options
 	// Messages has at least one element.
 	Messages []Message
+	Tools    Tools
 }
 
 // Message is one turn of a chat.
 type Message struct {
-	// Role is system, user or assistant. developer, the newer name, is read as system.
+	// Role is system, user, assistant or tool. developer, the newer name, is read as system.
 	Role string
 	// Content is the text; text parts are joined with line breaks.
 	Content string
 	// Name is the speaker's name; "" when none was given.
 	Name string
+	// ToolCalls are those an assistant made; ToolCallID says which one a tool's message answers.
+	ToolCalls  []ToolCall
+	ToolCallID string
 }
 
 // DecodeChat reads the body of a chat request.
@@ -48,6 +52,9 @@ func (c *Chat) complete() *Error {
 	case c.TopLogprobs > 0 && !c.Logprobs:
 		return Errorf(CodeInvalidValue, "top_logprobs", "top_logprobs needs logprobs: true")
 	}
+	if err := c.Tools.complete(c.Format); err != nil {
+		return err
+	}
 	return c.together()
 }
 
@@ -56,6 +63,9 @@ func (c *Chat) member(m member, l Limits) *Error {
 		return c.messages(m.value)
 	}
 	if known, err := c.chatLogprobs(m); known {
+		return err
+	}
+	if known, err := c.Tools.field(m); known {
 		return err
 	}
 	if known, err := c.field(m, l); known {
@@ -94,8 +104,14 @@ func (c *Chat) message(v value) (m Message, err *Error) {
 		case f.name == "name":
 			err = f.text(&m.Name, MaxUser)
 		case f.name == "tool_calls":
-			err = unbuilt(f, "[]")
-		case f.name == "function_call", f.name == "tool_call_id", f.name == "audio":
+			err = f.each(MaxCalls, func(v value) *Error {
+				call, err := v.toolCall()
+				m.ToolCalls = append(m.ToolCalls, call)
+				return err
+			})
+		case f.name == "tool_call_id":
+			err = f.text(&m.ToolCallID, MaxUser)
+		case f.name == "function_call", f.name == "audio":
 			err = unbuilt(f)
 		case f.name == "refusal", f.name == "annotations", f.name == "reasoning_content":
 			// They come back from answers of ours and others; no template shows them.
@@ -109,8 +125,12 @@ func (c *Chat) message(v value) (m Message, err *Error) {
 	switch {
 	case m.Role == "":
 		return m, missing(v.path + ".role")
-	case !hasContent:
+	case !hasContent && len(m.ToolCalls) == 0:
 		return m, missing(v.path + ".content")
+	case m.Role == "tool" && m.ToolCallID == "":
+		return m, missing(v.path + ".tool_call_id")
+	case m.Role != "assistant" && len(m.ToolCalls) > 0:
+		return m, v.invalid("has tool_calls, which only an assistant makes")
 	}
 	return m, nil
 }
@@ -120,16 +140,16 @@ func (v value) role(to *string) *Error {
 		return err
 	}
 	switch *to {
-	case "system", "user", "assistant":
+	case "system", "user", "assistant", "tool":
 		return nil
 	case "developer":
 		*to = "system"
 		return nil
-	case "tool", "function":
+	case "function":
 		return Errorf(CodeUnsupportedParameter, v.path,
 			"%s: the role %q is not supported (byte %d)", v.path, *to, v.at)
 	}
-	return v.invalid("is %.40q; it must be system, developer, user or assistant", *to)
+	return v.invalid("is %.40q; it must be system, developer, user, assistant or tool", *to)
 }
 
 // content reads a string or an array of parts, of which only text is built.

@@ -14,6 +14,9 @@ const (
 	MaxText     = 256 << 20 // bytes of a prompt or a message: the body's limit comes first
 	MaxN        = 8         // answers to one prompt, unless Limits says otherwise
 
+	MaxTools = 128  // of one chat request
+	MaxCalls = 1024 // tool calls of one message
+
 	maxTopLogprobs = 20
 )
 
@@ -23,6 +26,9 @@ type Limits struct {
 	MaxStop int
 	// MaxN bounds n; 0 is the constant MaxN.
 	MaxN int
+
+	// internal is set for calls between a router and its instances.
+	internal bool
 }
 
 func (l Limits) maxN() int {

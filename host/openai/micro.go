@@ -100,6 +100,7 @@ func DecodeRemoteSend(body []byte, l Limits) (*RemoteSend, *Error) {
 // nothing was prepared for.
 func DecodeStartGenerate(body []byte, l Limits) (*StartGenerate, *Error) {
 	s := &StartGenerate{}
+	l.internal = true
 	err := s.read(body, l, func(m member) (bool, *Error) {
 		if m.name != "begin" {
 			return false, nil

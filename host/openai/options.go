@@ -28,6 +28,8 @@ type Options struct {
 	TopLogprobs int
 	// Priority and PredictedOutput are hints for policies.
 	Priority, PredictedOutput *int
+	// Format restricts the output; nil does not.
+	Format *Format
 	// IgnoreEOS and PinPrompt come from debug_config (or ignore_eos itself).
 	IgnoreEOS, PinPrompt bool
 	Stream, IncludeUsage bool
@@ -64,6 +66,8 @@ func (o *Options) field(m member, l Limits) (known bool, err *Error) {
 		return true, o.stop(m.value, l)
 	case "n":
 		return true, o.answers(m.value, l)
+	case "response_format":
+		return true, o.responseFormat(m.value, l)
 	case "best_of":
 		return true, o.bestOf(m.value)
 	case "min_tokens":

@@ -99,11 +99,25 @@ type ChatChoice struct {
 	TokenIDs     []int32       `json:"token_ids,omitempty"`
 }
 
-// ReplyMessage is the assistant's message.
+// ReplyMessage is the assistant's message. Content is null on the wire when there are calls alone.
 type ReplyMessage struct {
-	Role    string   `json:"role"`
-	Content string   `json:"content"`
-	Refusal *Nothing `json:"refusal"`
+	Role      string      `json:"role"`
+	Content   string      `json:"content"`
+	Refusal   *Nothing    `json:"refusal"`
+	ToolCalls []ReplyCall `json:"tool_calls,omitempty"`
+}
+
+// MarshalJSON writes the message.
+func (m ReplyMessage) MarshalJSON() ([]byte, error) {
+	type plain ReplyMessage
+	out := struct {
+		plain
+		Content *string `json:"content"`
+	}{plain: plain(m)}
+	if m.Content != "" || len(m.ToolCalls) == 0 {
+		out.Content = &m.Content
+	}
+	return marshal(out)
 }
 
 // ChatChunk is one event of a chat stream. The first carries the role, the last of a choice carries
@@ -129,8 +143,9 @@ type ChatChunkChoice struct {
 
 // Delta is what a chunk adds. Content is nil in chunks without text.
 type Delta struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role      string      `json:"role,omitempty"`
+	Content   *string     `json:"content,omitempty"`
+	ToolCalls []CallDelta `json:"tool_calls,omitempty"`
 }
 
 // ModelList answers GET /v1/models.

@@ -19,8 +19,6 @@ func (o *Options) rest(m member) *Error {
 		return unbuilt(m, "[]")
 	case "tool_choice", "function_call":
 		return unbuilt(m, `"none"`, `"auto"`)
-	case "response_format":
-		return responseFormat(m)
 	case "modalities":
 		return unbuilt(m, `["text"]`)
 	case "reasoning_effort":
@@ -38,19 +36,4 @@ func (o *Options) rest(m member) *Error {
 	}
 	o.Unknown++
 	return nil
-}
-
-// responseFormat lets plain text pass.
-func responseFormat(m member) *Error {
-	if m.null() {
-		return nil
-	}
-	members, err := m.members()
-	if err != nil {
-		return err
-	}
-	if len(members) == 1 && members[0].name == "type" && members[0].raw == `"text"` {
-		return nil
-	}
-	return unbuilt(m)
 }
