@@ -34,7 +34,7 @@ BOS, EOS, SYSTEM, USER, ASSISTANT = range(5)
 TOKENS_A_STEP = 4096  # 16 sequences of 256 or 8 of 512
 LONG_SHARE = 0.2  # share of steps with sequences of 512, so that every position is trained
 CHAT_SHARE = 0.12  # share of sequences made of chats instead of chapters
-LATE = 0.13  # last share of the run, in which every second window is a chapter's opening
+OPENING_SHARE = 0.12  # share of sequences that begin where a chapter does, as prompts do
 HELD_OUT = 25
 MUON_LR, ADAM_LR, DECAY, WARMUP = 0.02, 0.003, 0.05, 100
 SYSTEM_PROMPTS = [
@@ -114,12 +114,13 @@ class Data:
         self.openings = openings[openings < len(self.stream) - CONTEXT]
         self.queue = {}
 
-    def batch(self, length, late):
+    def batch(self, length):
         rows = []
         for _ in range(TOKENS_A_STEP // length):
-            if self.rng.random() < CHAT_SHARE:
+            kind = self.rng.random()
+            if kind < CHAT_SHARE:
                 rows.append(self.chat(length))
-            elif late and self.rng.random() < 0.5:
+            elif kind < CHAT_SHARE + OPENING_SHARE:
                 rows.append(self.row(self.next("openings", lambda: self.openings), length))
             else:
                 rows.append(self.window(length))
@@ -384,7 +385,7 @@ def train(args, data, losses, step_fn, report):
         if progress >= 1:
             return p, step, spent
         length = 512 if data.rng.random() < LONG_SHARE else 256
-        rows = data.batch(length, progress > 1 - LATE)
+        rows = data.batch(length)
         p, m, v, loss = step_fn(p, m, v, rows, np.float32(step + 1), np.float32(scale_at(step, progress)))
         loss = float(loss)
         mean = loss if mean is None else 0.95 * mean + 0.05 * loss
@@ -403,7 +404,7 @@ def main():
     a.add_argument("--corpus", default="", help="saved output of the bible command; empty: run it")
     a.add_argument("--out", required=True, help="folder to write")
     a.add_argument("--checkpoint", default="checkpoint.pickle")
-    a.add_argument("--steps", type=int, default=4200)
+    a.add_argument("--steps", type=int, default=3800)
     a.add_argument("--minutes", type=float, default=46, help="wall-clock bound; 0: none")
     a.add_argument("--seed", type=int, default=1611)
     args = a.parse_args()
