@@ -87,8 +87,9 @@ var layout = []row{
 		tests: "net",
 	},
 	{
-		pkg:     "host/api",
-		imports: "host/access host/generation host/openai host/sample host/tokenizer",
+		pkg: "host/api",
+		imports: "host/access host/constrain host/generation host/openai host/sample " +
+			"host/tokenizer",
 		outside: "net net/http",
 	},
 	{pkg: "host/admin", imports: "plugins", outside: "net/http"},
@@ -113,7 +114,7 @@ var layout = []row{
 	{
 		pkg: "cmd/engine", imports: "*",
 		outside: "net net/http os/exec syscall github.com/spf13/cobra " +
-			"github.com/lmittmann/tint golang.org/x/sys",
+			"github.com/lmittmann/tint github.com/vbauerster/mpb golang.org/x/sys",
 	},
 }
 

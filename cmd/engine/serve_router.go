@@ -70,7 +70,7 @@ func (m *routerModels) get() (*api.Model, *openai.Error) {
 	who := from.Instance
 	made := &api.Model{Names: who.Models, Context: who.Context, Created: from.Met,
 		Fingerprint: who.Fingerprint, Tokenizer: from.Tokenizer, Defaults: who.Defaults,
-		Files: from.Files}
+		ToolParser: m.cfg.Model.ToolParser, Files: from.Files}
 	if len(m.cfg.Model.ServedNames) > 0 {
 		made.Names = m.cfg.Model.ServedNames
 	}

@@ -82,7 +82,8 @@ func apiModel(cfg *config.Config, files fs.FS, about model.Config) (*api.Model, 
 			context, about.Context)
 	}
 	m := &api.Model{Names: cfg.Model.ServedNames, Context: context, Created: time.Now(),
-		Tokenizer: tok, Defaults: defaults(cfg, about), Files: files}
+		Tokenizer: tok, Defaults: defaults(cfg, about), ToolParser: cfg.Model.ToolParser,
+		Files: files}
 	if len(m.Names) == 0 {
 		m.Names = []string{modelName(cfg.Model.Path)}
 	}

@@ -24,9 +24,10 @@ type answer struct {
 	text   *tokenizer.Stream
 	words  *tokenizer.Tokenizer
 	stops  stopper
-	echo   string // shown before the first piece
-	offset int    // characters of the whole text so far, by tokens
-	output int    // tokens so far
+	calls  *callParser // nil when no tools were offered
+	echo   string      // shown before the first piece
+	offset int         // characters of the whole text so far, by tokens
+	output int         // tokens so far
 	ttft   time.Duration
 	begun  time.Time
 	said   strings.Builder // what was given out, kept for the log alone
@@ -38,6 +39,7 @@ type piece struct {
 	text     string
 	tokens   []int32
 	logprobs []tokenLogprobs
+	calls    []openai.CallDelta
 	finish   generation.Finish
 	report   generation.Report
 	err      *openai.Error
@@ -54,6 +56,9 @@ func newAnswer(t *task, index int, ask generation.Request) *answer {
 	a := &answer{index: index, ask: ask, source: t.begin, words: t.model.Tokenizer,
 		text: t.model.Tokenizer.NewStream(true), begun: time.Now(), ready: make(chan struct{})}
 	a.stops.stops = t.options.Stop
+	if t.style != nil {
+		a.calls = newCallParser(*t.style, t.forced)
+	}
 	if _, continues := t.shape.(completionShape); continues {
 		for _, id := range ask.Prompt[max(0, len(ask.Prompt)-primer):] {
 			a.text.Push(id)
@@ -101,10 +106,10 @@ func (a *answer) next(ctx context.Context) piece {
 		if i < len(update.Logprobs) {
 			p.logprobs = append(p.logprobs, a.describe(update.Logprobs[i]))
 		}
-		if a.push(&p, a.text.Push(id)) {
+		if a.push(&p, a.text.Push(id)+a.marker(id)) {
 			a.stream.Stop()
 			p.finish = generation.FinishStop
-			return p
+			return a.parsed(p)
 		}
 	}
 	if p.finish != "" {
@@ -114,6 +119,40 @@ func (a *answer) next(ctx context.Context) piece {
 			p.text += a.stops.flush()
 		}
 	}
+	return a.parsed(p)
+}
+
+// marker is the text of a special token that begins or ends tool calls.
+func (a *answer) marker(id int32) string {
+	if a.calls == nil || !a.words.IsSpecial(id) {
+		return ""
+	}
+	switch text := a.words.Token(id); text {
+	case "":
+	case a.calls.style.open, a.calls.style.close, pythonTag:
+		return text
+	}
+	return ""
+}
+
+// finishCalls is the finish reason of an answer that calls tools.
+const finishCalls generation.Finish = "tool_calls"
+
+// parsed takes the tool calls out of a piece's text.
+func (a *answer) parsed(p piece) piece {
+	if a.calls == nil {
+		return p
+	}
+	found := a.calls.push(p.text)
+	if p.finish != "" {
+		rest := a.calls.flush()
+		found.content += rest.content
+		found.calls = append(found.calls, rest.calls...)
+		if p.finish == generation.FinishStop && a.calls.calls > 0 {
+			p.finish = finishCalls
+		}
+	}
+	p.text, p.calls = found.content, found.calls
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/kvrelay/engine/host/constrain"
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
 )
@@ -17,7 +18,11 @@ type task struct {
 	shape   shape
 	echo    []string // the prompts' texts, when they belong to the answer
 	ask     generation.Request
-	spent   int // tokens so far: the prompts, once they are taken, and what came
+	format  *openai.Format  // what the output is kept to; nil: nothing
+	form    *constrain.Form // the same, compiled
+	style   *style          // of the tool calls in it; nil where none are looked for
+	forced  bool            // The output is made of calls.
+	spent   int             // tokens so far: the prompts, once they are taken, and what came
 	// begin starts the generation of one prompt.
 	begin func(context.Context, generation.Request) (generation.Stream, error)
 	id    string
@@ -47,7 +52,23 @@ type whole struct {
 	text     string
 	tokens   []int32
 	logprobs []tokenLogprobs
+	calls    []openai.ReplyCall
 	finish   generation.Finish
+}
+
+// add appends a piece.
+func (w *whole) add(p piece) {
+	w.text += p.text
+	w.tokens = append(w.tokens, p.tokens...)
+	w.logprobs = append(w.logprobs, p.logprobs...)
+	w.finish = p.finish
+	for _, c := range p.calls {
+		if c.Index == len(w.calls) {
+			w.calls = append(w.calls, openai.ReplyCall{ID: c.ID, Type: c.Type,
+				Function: openai.ReplyFunction{Name: c.Function.Name}})
+		}
+		w.calls[c.Index].Function.Arguments += c.Function.Arguments
+	}
 }
 
 // completions serves POST /v1/completions.
@@ -74,7 +95,8 @@ func (s *Server) complete(x *exchange, c *openai.Completion,
 		s.fail(x, fault)
 		return
 	}
-	t := &task{model: m, options: &c.Options, begin: begin, id: "cmpl-" + randomHex()}
+	t := &task{model: m, options: &c.Options, begin: begin, format: c.Format,
+		id: "cmpl-" + randomHex()}
 	t.shape = completionShape{ids: c.ReturnTokenIDs, top: c.TopLogprobs, words: m.Tokenizer}
 	for _, p := range c.Prompts {
 		ids := m.tokens(p)
@@ -103,15 +125,22 @@ func (s *Server) chat(x *exchange) {
 		s.fail(x, fault)
 		return
 	}
-	prompt, fault := m.conversation(c.Messages)
+	t := &task{model: m, options: &c.Options, begin: s.options.Source.Generate,
+		format: c.Format, forced: c.Tools.Forced(), id: "chatcmpl-" + randomHex(),
+		shape: chatShape{ids: c.ReturnTokenIDs, words: m.Tokenizer}}
+	prompt, fault := m.conversation(c)
+	if fault == nil && t.forced {
+		t.format, fault = m.forcedCalls(&c.Tools)
+	}
 	if fault != nil {
 		s.fail(x, fault)
 		return
 	}
-	s.serve(x, &task{
-		model: m, options: &c.Options, prompts: [][]int32{prompt}, begin: s.options.Source.Generate,
-		shape: chatShape{ids: c.ReturnTokenIDs, words: m.Tokenizer}, id: "chatcmpl-" + randomHex(),
-	})
+	t.prompts = [][]int32{prompt}
+	if style, known := styles()[m.styleOf()]; known && c.Tools.Offered() {
+		t.style = &style
+	}
+	s.serve(x, t)
 }
 
 func (s *Server) limits() openai.Limits {
@@ -143,7 +172,12 @@ func (s *Server) serve(x *exchange, t *task) {
 		defer stop()
 	}
 	var fault *openai.Error
-	if t.ask, fault = s.ask(x, t.model, t.options); fault != nil {
+	t.ask, fault = s.ask(x, t.model, t.options)
+	if fault == nil && t.format != nil {
+		t.ask.Form = t.format.Raw
+		t.form, fault = t.model.form(t.format.Raw)
+	}
+	if fault != nil {
 		s.fail(x, fault)
 		return
 	}
@@ -195,6 +229,9 @@ func (s *Server) beginAll(ctx context.Context, t *task) ([]*answer, error) {
 		for branch := range value(t.options.N, 1) {
 			ask := t.ask
 			ask.Prompt, ask.Sampling.Seed = prompt, seed+uint64(branch)
+			if t.form != nil {
+				ask.Constraint = t.form.New()
+			}
 			a := newAnswer(t, len(answers), ask)
 			if t.echo != nil {
 				a.echo = t.echo[i]
@@ -231,11 +268,7 @@ func (s *Server) gather(ctx context.Context, x *exchange, t *task, h header, ans
 	var used usage
 	for p := range merge(ctx, answers) {
 		s.note(t, p)
-		w := &texts[p.answer.index]
-		w.text += p.text
-		w.tokens = append(w.tokens, p.tokens...)
-		w.logprobs = append(w.logprobs, p.logprobs...)
-		w.finish = p.finish
+		texts[p.answer.index].add(p)
 		if p.err != nil {
 			s.done(x, t, p, p.err)
 			s.fail(x, p.err)

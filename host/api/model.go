@@ -1,9 +1,9 @@
 package api
 
 import (
-	"encoding/json"
 	"io/fs"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/kvrelay/engine/host/openai"
@@ -23,8 +23,15 @@ type Model struct {
 	Template      *tokenizer.ChatTemplate
 	TemplateError error
 	Defaults      openai.Defaults
+	// ToolParser names the way the model writes tool calls: auto (as its template does), none,
+	// llama3, qwen or mistral.
+	ToolParser string
 	// Files are the tokenizer's files, which routers fetch.
 	Files fs.FS
+
+	forms     forms
+	styleOnce sync.Once
+	style     string // what styleOf found out
 }
 
 // named checks the name that a request asks for; none means the canonical one.
@@ -56,36 +63,4 @@ func (m *Model) text(p openai.Prompt, ids []int32) string {
 		return p.Text
 	}
 	return m.Tokenizer.Decode(ids, true)
-}
-
-// conversation renders a chat with the model's template and encodes it.
-func (m *Model) conversation(messages []openai.Message) ([]int32, *openai.Error) {
-	if m.Template == nil {
-		return nil, openai.Errorf(openai.CodeInvalidValue, "messages",
-			"this model cannot chat: %v; use /v1/completions", m.TemplateError)
-	}
-	turns := make([]turn, len(messages))
-	for i, t := range messages {
-		turns[i] = turn{Role: t.Role, Content: t.Content, Name: t.Name}
-	}
-	data, err := json.Marshal(turns)
-	if err != nil {
-		return nil, openai.Errorf(openai.CodeInternal, "", "render the conversation: %v", err)
-	}
-	text, err := m.Template.Render(data, tokenizer.RenderOptions{AddGenerationPrompt: true})
-	if err != nil {
-		return nil, openai.Errorf(openai.CodeInvalidValue, "messages", "%v", err)
-	}
-	ids := m.Tokenizer.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
-	if len(ids) == 0 {
-		return nil, openai.Errorf(openai.CodeInvalidValue, "messages", "the conversation is empty")
-	}
-	return ids, nil
-}
-
-// turn is a message as chat templates see it.
-type turn struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
-	Name    string `json:"name,omitempty"`
 }

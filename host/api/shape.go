@@ -43,7 +43,8 @@ func (c completionShape) response(h header, choices []openai.CompletionChoice, u
 func (c completionShape) opening(header, int, openai.UsageField) any { return nil }
 
 func (c completionShape) chunk(h header, p piece, u openai.UsageField) any {
-	choice := c.choice(p.answer.index, whole{p.text, p.tokens, p.logprobs, p.finish})
+	choice := c.choice(p.answer.index, whole{
+		text: p.text, tokens: p.tokens, logprobs: p.logprobs, finish: p.finish})
 	return c.response(h, []openai.CompletionChoice{choice}, u)
 }
 
@@ -81,9 +82,10 @@ func (c chatShape) opening(h header, index int, u openai.UsageField) any {
 func (c chatShape) chunk(h header, p piece, u openai.UsageField) any {
 	choice := openai.ChatChunkChoice{Index: p.answer.index, FinishReason: reason(p.finish),
 		Logprobs: c.logprobs(p.logprobs)}
-	if p.finish == "" {
+	if p.finish == "" && (p.text != "" || len(p.calls) == 0) {
 		choice.Delta.Content = &p.text
 	}
+	choice.Delta.ToolCalls = p.calls
 	if c.ids {
 		choice.TokenIDs = p.tokens
 	}

@@ -106,7 +106,8 @@ func (st *streaming) write(t *task, p piece) error {
 		st.used.add(p)
 		st.report.fill(p)
 	}
-	if p.text != "" || len(p.logprobs) > 0 || t.options.ReturnTokenIDs && len(p.tokens) > 0 {
+	if p.text != "" || len(p.logprobs)+len(p.calls) > 0 ||
+		t.options.ReturnTokenIDs && len(p.tokens) > 0 {
 		text := p
 		text.finish = ""
 		if err := st.events.Send(t.shape.chunk(st.header, text, shown)); err != nil {
@@ -116,7 +117,7 @@ func (st *streaming) write(t *task, p piece) error {
 	if p.finish == "" {
 		return nil
 	}
-	p.text, p.tokens, p.logprobs = "", nil, nil
+	p.text, p.tokens, p.logprobs, p.calls = "", nil, nil, nil
 	return st.events.Send(t.shape.chunk(st.header, p, shown))
 }
 

@@ -73,6 +73,7 @@ type Model struct {
 	DType          string // auto, f32, f16, bf16
 	AttentionSinks int
 	ChatTemplate   Auto[string] // path of a template file
+	ToolParser     string       // auto, none, llama3, qwen, mistral
 	Defaults       ModelDefaults
 }
 

@@ -124,6 +124,11 @@ var modelKeys = []row{
 		doc: "auto = the model's own; or the path of a .jinja file",
 	},
 	{
+		table: "model", key: "tool_parser", at: func(c *Config) any { return &c.Model.ToolParser },
+		def: `"auto"`, enum: []string{"auto", "none", "llama3", "qwen", "mistral"},
+		doc: "auto = from the template | none | llama3 | qwen | mistral",
+	},
+	{
 		table: "model.defaults", key: "temperature",
 		at:  func(c *Config) any { return &c.Model.Defaults.Temperature },
 		def: `"auto"`, least: "0.0", most: "2.0", doc: "1.0",
