@@ -927,7 +927,7 @@ const (
 	// Locals of a function, parameters included.
 	LimitLocals = 4096
 	// Depth of nested blocks.
-	LimitNesting = 512
+	LimitNesting = 1024
 	// Targets of one br_table.
 	LimitBrTable = 8192
 	// Parameters, and results, of one function type.
@@ -991,5 +991,45 @@ const (
 	ImportGranted = "granted"
 	ModuleEnv     = "env"
 	// What AssemblyScript calls when it gives up: message, file, line, column. Ends as a trap.
-	ImportAbort = "abort"
+	ImportAbort                = "abort"
+	ModuleWasiSnapshotPreview1 = "wasi_snapshot_preview1"
+	// The command line: no arguments.
+	ImportArgsSizesGet = "args_sizes_get"
+	// Writes nothing: there are no arguments.
+	ImportArgsGet = "args_get"
+	// The environment: no variables.
+	ImportEnvironSizesGet = "environ_sizes_get"
+	// Writes nothing: there are no variables.
+	ImportEnvironGet = "environ_get"
+	// Every clock is the step's now_ns, and 1 before the first step.
+	ImportClockTimeGet = "clock_time_get"
+	// A nanosecond.
+	ImportClockResGet = "clock_res_get"
+	// A stream of bytes that follows from the settings alone; each copy of a module starts it
+	// anew.
+	ImportRandomGet = "random_get"
+	// Does nothing.
+	ImportSchedYield = "sched_yield"
+	// Ends as a fault, class exit.
+	ImportProcExit = "proc_exit"
+	// 1 and 2 write lines to the engine's log; others are refused.
+	ImportFdWrite = "fd_write"
+	// Refused: ENOSYS.
+	ImportFdClose = "fd_close"
+	// Refused: ENOSYS.
+	ImportFdFdstatGet = "fd_fdstat_get"
+	// Refused: ENOSYS.
+	ImportFdFdstatSetFlags = "fd_fdstat_set_flags"
+	// Refused: EBADF, which ends the search for folders.
+	ImportFdPrestatGet = "fd_prestat_get"
+	// Refused: EBADF.
+	ImportFdPrestatDirName = "fd_prestat_dir_name"
+	// Refused: ENOSYS.
+	ImportFdRead = "fd_read"
+	// Refused: ENOSYS.
+	ImportFdSeek = "fd_seek"
+	// Refused: ENOSYS.
+	ImportFdFilestatGet = "fd_filestat_get"
+	// Refused: ENOSYS.
+	ImportPollOneoff = "poll_oneoff"
 )

@@ -83,12 +83,15 @@ func importHelp(module string) []string {
 	for _, f := range offered() {
 		names[f.module] = append(names[f.module], f.name)
 	}
-	help := []string{fmt.Sprintf("ABI %d.%d offers %s: %s; %s: %s", abi.Major, abi.Minor,
-		abi.ModulePol, strings.Join(names[abi.ModulePol], ", "),
-		abi.ModuleEnv, strings.Join(names[abi.ModuleEnv], ", "))}
 	if strings.HasPrefix(module, "wasi") {
-		return append(help, "WASI is not offered: build for wasm32-unknown-unknown, freestanding")
+		return []string{fmt.Sprintf("ABI %d.%d offers of %s: %s", abi.Major, abi.Minor,
+			abi.ModuleWasiSnapshotPreview1,
+			strings.Join(names[abi.ModuleWasiSnapshotPreview1], ", ")),
+			"there are no files and no network: build for wasm32-unknown-unknown, freestanding"}
 	}
+	help := []string{fmt.Sprintf("ABI %d.%d offers %s: %s; a small WASI subset; %s: %s", abi.Major,
+		abi.Minor, abi.ModulePol, strings.Join(names[abi.ModulePol], ", "),
+		abi.ModuleEnv, strings.Join(names[abi.ModuleEnv], ", "))}
 	return append(help,
 		"no import is needed to decide: the queue is in the record table (abi/SPEC.md)")
 }

@@ -34,6 +34,8 @@ type generation struct {
 	about    abi.Descriptor
 	lines    *lines
 
+	runtimeInside bool // it imports from WASI: a language's runtime is part of it
+
 	runtime  wazero.Runtime
 	cache    wazero.CompilationCache
 	compiled wazero.CompiledModule

@@ -24,12 +24,12 @@ type hostFunction struct {
 // offered lists all of them.
 func offered() []hostFunction {
 	i32, i64 := api.ValueTypeI32, api.ValueTypeI64
-	return []hostFunction{
+	return append([]hostFunction{
 		{abi.ModulePol, abi.ImportLog, []api.ValueType{i32, i32, i32}, nil, hostLog},
 		{abi.ModulePol, abi.ImportLogLevel, nil, []api.ValueType{i32}, hostLogLevel},
 		{abi.ModulePol, abi.ImportGranted, nil, []api.ValueType{i64}, hostGranted},
 		{abi.ModuleEnv, abi.ImportAbort, []api.ValueType{i32, i32, i32, i32}, nil, hostAbort},
-	}
+	}, wasi()...)
 }
 
 // signature is the function's type in the lint's words.

@@ -50,10 +50,19 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
+// runtimeFuel is how much more fuel a module gets that brings a language's runtime with it. Fuel
+// compares within one toolchain, not across: what Go's compiler makes of a loop is charged twenty
+// times what a C compiler's is, for the same time.
+const runtimeFuel = 20
+
 // decideFuel is the fuel of one pol_decide with the given number of changed records.
-func (l Limits) decideFuel(changed int) int64 {
-	if l.Fuel > 0 {
-		return l.Fuel
+func (g *generation) decideFuel(changed int) int64 {
+	if g.limits.Fuel > 0 {
+		return g.limits.Fuel
 	}
-	return abi.LimitFuelBase + abi.LimitFuelPerChanged*int64(changed)
+	fuel := abi.LimitFuelBase + abi.LimitFuelPerChanged*int64(changed)
+	if g.runtimeInside {
+		return runtimeFuel * fuel
+	}
+	return fuel
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -116,6 +117,9 @@ func (g *generation) build(ctx context.Context, l *loader) *Fault {
 		return g.fault(abi.FaultLoadLint, "", "%v", err)
 	}
 	g.stats = stats
+	g.runtimeInside = slices.ContainsFunc(g.module.Imports, func(i lint.Import) bool {
+		return i.Module == abi.ModuleWasiSnapshotPreview1
+	})
 	config := wazero.NewRuntimeConfig()
 	if l.interpreter {
 		config = wazero.NewRuntimeConfigInterpreter()

@@ -25,6 +25,7 @@ type sandbox struct {
 	inconsistent bool // the guest asked for a resync in the step before
 	granted      uint64
 	complaint    string // what env.abort said
+	console      console
 
 	entered atomic.Bool // somebody is inside: the runtime dies of a second one
 }
@@ -66,7 +67,8 @@ func (s *sandbox) step(v *abi.View, out []abi.Decision) ([]abi.Decision, answer,
 		s.stale = true
 		return out, answer{}, err
 	}
-	a := answer{limit: s.g.limits.decideFuel(shown.changed)}
+	a := answer{limit: s.g.decideFuel(shown.changed)}
+	s.console.begin(v.Header.NowNS)
 	before := s.memory.Size()
 	s.fuel.Set(uint64(a.limit))
 	s.stack[0] = uint64(s.regions[abi.BufferHeader].at)

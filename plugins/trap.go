@@ -33,6 +33,8 @@ func (s *sandbox) trapped(err error, call string) *Fault {
 		detail = fmt.Sprintf("abort: %s%s", s.complaint, frames(err.Error()))
 	} else if words := s.lastError(class); words != "" {
 		detail += ": " + words
+	} else if s.console.said != "" {
+		detail += ": " + s.console.said
 	}
 	return s.g.fault(class, call, "%s", detail)
 }

@@ -169,7 +169,7 @@ var refused = []struct {
 		section(10, vec(text("\x00\x02\x40\x0b"))))},
 	{"code behind the end", Malformed, function("\x0b\x01")},
 	{"nesting", TooComplex,
-		function(strings.Repeat("\x02\x40", 512) + strings.Repeat("\x0b", 512))},
+		function(strings.Repeat("\x02\x40", 1024) + strings.Repeat("\x0b", 1024))},
 	{"branches", TooComplex, function(strings.Repeat("\x02\x40\x0b", 4097))},
 	{"br_table", TooMany, function("\x41\x00\x0e" + leb(8193) + strings.Repeat("\x00", 8194))},
 	{"grow without maximum", OpenTable, module(oneType, oneFunction,

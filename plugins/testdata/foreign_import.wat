@@ -1,7 +1,7 @@
 ;; Imports what is not offered.
 (module
   (import "pol_v1" "queue_peek" (func (param i32) (result i32)))
-  (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_unlink_file" (func (param i32 i32 i32) (result i32)))
   (memory (export "memory") 16)
   (data (i32.const 16) ;; the descriptor: abi/SPEC.md, 8
     "POL1" "\40\00" "\00\00" "\00\00" "\00\00" "\32\00\00\00"

@@ -131,7 +131,7 @@ func exportLastError() uint64 {
 // fail keeps an error's words for the host and gives its code.
 func fail(err error) int32 {
 	module.messageLen = copy(module.message[:], err.Error())
-	if e, ok := errors.AsType[*Error](err); ok && e.Code < 0 {
+	if e := new(Error); errors.As(err, &e) && e.Code < 0 {
 		module.messageLen = copy(module.message[:], e.Why)
 		return e.Code
 	}
