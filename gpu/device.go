@@ -157,8 +157,12 @@ type AttentionArgs struct {
 	Sequences      []AttentionSequence
 }
 
+// NoPage stands in a page table for a page that is gone: the window hides all of its keys from
+// every query row.
+const NoPage = -1
+
 // AttentionSequence is one item of the batch: Rows query rows from FirstRow on, the first at
-// position Start; Pages covers positions [0, Start+Rows).
+// position Start; Pages covers positions [0, Start+Rows). Pages that are NoPage are not touched.
 type AttentionSequence struct {
 	FirstRow, Rows, Start int
 	Pages                 []int32

@@ -148,6 +148,9 @@ func (b *block) do() {
 			b.softmax(i)
 		}
 	}
+	if b.beside() {
+		return
+	}
 	if !all || common >= end {
 		common, end = attentionBlock, attentionBlock
 	}
@@ -162,8 +165,27 @@ func (b *block) do() {
 	}
 }
 
+// beside adds the values of a block that begins with sinks, line by line: those of the sinks, then
+// those of the window. What lies between is hidden and may have lost its page. It reports whether
+// this is such a block.
+func (b *block) beside() bool {
+	a := &b.job.args
+	if a.Window == 0 || b.start >= a.Sinks {
+		return false
+	}
+	sinks := a.Sinks - b.start
+	for i := range b.lines {
+		position := b.task.position + (b.line+i)*b.task.step
+		low := max(sinks, position-a.Window+1-b.start)
+		b.values(i, 1, 0, min(sinks, b.high[i]))
+		b.values(i, 1, low, b.high[i])
+	}
+	return true
+}
+
 // scores computes q·k for columns [from, to), and for a few more that softmax hides. Panels go in
-// ascending order, so that each overwrites what the one before it computed beyond its page.
+// ascending order, so that each overwrites what the one before it computed beyond its page. A page
+// that is gone has hidden columns only.
 func (b *block) scores(from, to int) {
 	j, t, kv := b.job, b.task, b.job.kv
 	size := kv.shape.PageSize
@@ -175,6 +197,10 @@ func (b *block) scores(from, to int) {
 	kernel := j.d.micro.tiles[gpu.F32][b.lines]
 	for position := b.start + from; position < b.start+to; {
 		index, slot := position/size, position%size
+		if t.pages[index] < 0 {
+			position = (index + 1) * size
+			continue
+		}
 		slot -= slot % keyLanes
 		page := kv.page(j.args.Layer, int(t.pages[index]), t.head)
 		first := index*size + slot

@@ -137,7 +137,10 @@ func checkAttention(a gpu.AttentionArgs, shape gpu.KVShape) error {
 			return fmt.Errorf("attention: sequence %d: positions [%d, %d) on %d pages of %d",
 				i, s.Start, s.Start+s.Rows, len(s.Pages), shape.PageSize)
 		}
-		for _, p := range s.Pages {
+		for k, p := range s.Pages {
+			if p == gpu.NoPage && slidOut(&a, s.Start, k*shape.PageSize, shape.PageSize) {
+				continue
+			}
 			if err := inRange("attention: page", int(p), shape.Pages); err != nil {
 				return err
 			}

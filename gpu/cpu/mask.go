@@ -17,3 +17,9 @@ func visible(a *gpu.AttentionArgs, position, start int) (low, high int) {
 func hidden(a *gpu.AttentionArgs, position, key int) bool {
 	return a.Window > 0 && key <= position-a.Window && key >= a.Sinks
 }
+
+// slidOut says whether the window hides all keys of the page whose first one stands at first from
+// the query at position, and so from all later ones.
+func slidOut(a *gpu.AttentionArgs, position, first, pageSize int) bool {
+	return hidden(a, position, first) && hidden(a, position, first+pageSize-1)
+}

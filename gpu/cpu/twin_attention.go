@@ -92,8 +92,8 @@ func (h *head) at(position int) int {
 }
 
 // attend is online softmax attention, one block of positions after another (Milakov and Gimelshein,
-// "Online normalizer calculation for softmax", 2018). Within a block the values from the first to
-// the last visible position are added in order; hidden ones between them have weight 0.
+// "Online normalizer calculation for softmax", 2018). Within a block the values of the visible
+// positions are added in order.
 func attend(o, q []float32, h *head) {
 	clear(o)
 	top, total := float32(math.Inf(-1)), float32(0)
@@ -118,6 +118,9 @@ func attend(o, q []float32, h *head) {
 		top, total = newTop, fma32(total, correction, sum)
 		scaleRow(o, correction)
 		for i := low; i < high; i++ {
+			if hidden(h.args, h.position, start+i) {
+				continue
+			}
 			for d, v := range h.kv.values[h.at(start+i):][:len(o)] {
 				o[d] = fma32(scores[i], v, o[d])
 			}

@@ -218,6 +218,41 @@ func testStaleSlots(p *pair) {
 	}
 }
 
+// testSlidOut: pages whose keys the window hides may be gone, and somebody else's; what the queries
+// see does not change by a bit.
+func testSlidOut(p *pair) {
+	for i := range 16 {
+		l := p.layout()
+		l.window, l.sinks = p.between(1, 70), p.between(0, 9)*(i%2)
+		if i%4 == 3 {
+			l.sinks = p.between(60, 140)
+		}
+		rows := p.between(100, 300)
+		pool := rows/l.pageSize + 1
+		qkv, pages := p.values(rows*l.width()), p.pagesFor(l, rows, pool)
+		c := p.cache(p.device, l, pool)
+		whole := c.run(c.part(qkv, pages, 0, rows))
+		bad := bytes.Repeat([]byte{0xff}, l.pageSize*c.kv.Shape().TokenBytes()) // NaNs
+		var pieces []float32
+		for from := 0; from < rows; {
+			for k := (l.sinks + l.pageSize - 1) / l.pageSize; k < len(pages) &&
+				(k+1)*l.pageSize <= from-l.window+1; k++ {
+				if page := pages[k]; page != gpu.NoPage {
+					r := gpu.KVRange{Layer: 1, Page: int(page), Count: l.pageSize}
+					p.must(p.device.UnpackKV(c.kv, r, bad))
+					pages[k] = gpu.NoPage
+				}
+			}
+			to := min(rows, from+p.between(1, 40))
+			pieces = append(pieces, c.run(c.part(qkv, pages, from, to))...)
+			from = to
+		}
+		if !slices.Equal(whole, pieces) {
+			p.Fatalf("%+v: %d rows differ once pages slid out", l, rows)
+		}
+	}
+}
+
 // testPages: packed and unpacked pages, and copied ones, hold the same bits and touch no others.
 func testPages(p *pair) {
 	for range 12 {

@@ -34,7 +34,8 @@ func Run(t *testing.T, open func() gpu.Device) {
 		{"Memory", testMemory}, {"Embed", testEmbed}, {"Norm", testNorm}, {"MatMul", testMatMul},
 		{"MatMulSpecials", testMatMulSpecials}, {"RowsAlone", testRowsAlone},
 		{"RopeAppend", testRopeAppend}, {"Attention", testAttention}, {"Masks", testMasks},
-		{"StaleSlots", testStaleSlots}, {"Chunks", testChunks}, {"GLU", testGLU},
+		{"StaleSlots", testStaleSlots}, {"SlidOut", testSlidOut},
+		{"Chunks", testChunks}, {"GLU", testGLU},
 		{"Gather", testGather}, {"AddRows", testAddRows}, {"Pages", testPages},
 		{"Refusals", testRefusals},
 	} {

@@ -54,6 +54,7 @@ func testRefusals(p *pair) {
 		"negative slot":          rope(0, -1),
 		"negative position":      rope(-1, 0),
 		"page outside the pool":  attend(gpu.AttentionSequence{Rows: 1, Pages: []int32{2}}),
+		"page gone in sight":     attend(gpu.AttentionSequence{Rows: 1, Pages: []int32{-1}}),
 		"position without page":  attend(gpu.AttentionSequence{Rows: 1, Start: 16, Pages: one}),
 		"rows outside the batch": attend(gpu.AttentionSequence{FirstRow: 2, Rows: 1, Pages: one}),
 		"glu too wide":           d.GLU(gpu.GLUArgs{Dst: row, GateUp: small, Rows: 1, Width: 4}),

@@ -9,7 +9,8 @@ type Item struct {
 	// Tokens are the rows to compute; Tokens[0] stands at position Start.
 	Tokens []int32
 	Start  int
-	// Pages covers positions [0, Start+len(Tokens)). The slots of the new tokens are written.
+	// Pages covers positions [0, Start+len(Tokens)). The slots of the new tokens are written. A
+	// page is kvcache.None where the model's window hides all of it from position Start on.
 	Pages []kvcache.PageID
 	// Logits is how many of the last rows need logits: 0 in the middle of a prompt and for remote
 	// sends, 1 where a token will be sampled. A batch of zeros computes no final norm and no LM

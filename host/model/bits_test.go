@@ -1,6 +1,7 @@
 package model_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -51,11 +52,37 @@ func checkSameBits(t *testing.T, m *model.Model, prompt []int32, pageSize int) {
 	sameBits(t, "chunks of 100", fresh(2).run(prompt, 100), want)
 	start := min(40, len(prompt))
 	sameBits(t, "token by token", fresh(0).run(prompt[:start], 1), want[:start])
+	if m.Config().UniformWindow {
+		sameBits(t, "without what slid out", runSliding(t, m, prompt, pageSize), want)
+	}
 	sameBits(t, "with 8 others", runAmongOthers(t, m, prompt, pageSize), want)
 	for _, cut := range []int{len(prompt) / 3, len(prompt) * 5 / 7} {
 		sameBits(t, "after a fork", runFork(t, m, prompt, pageSize, cut), want[cut:])
 		sameBits(t, "after a transfer", runTransfer(t, m, prompt, pageSize, cut), want[cut:])
 	}
+}
+
+// runSliding computes the prompt in chunks of 20; pages that slid out are overwritten and gone.
+func runSliding(t *testing.T, m *model.Model, prompt []int32, pageSize int) [][]float32 {
+	about, s := m.Config(), newSequence(t, m, pageSize, 0, len(prompt))
+	bad := bytes.Repeat([]byte{0xff}, pageSize*m.KV().TokenBytes()) // NaNs
+	var rows [][]float32
+	for len(prompt) > 0 {
+		first := (about.Sinks + pageSize - 1) / pageSize
+		for k := first; (k+1)*pageSize <= s.done-about.Window+1; k++ {
+			for layer := 0; s.pages[k] >= 0 && layer < about.Layers; layer++ {
+				r := kvcache.SlotRange{Page: s.pages[k], Count: pageSize}
+				if err := m.KV().WritePage(layer, r, bad); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.pages[k] = kvcache.None
+		}
+		n := min(20, len(prompt))
+		rows = append(rows, run(t, m, batch.Batch{Items: []batch.Item{s.item(prompt[:n])}})...)
+		prompt = prompt[n:]
+	}
+	return rows
 }
 
 // runAmongOthers computes the prompt in random pieces, each in a batch with eight other sequences,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kvrelay/engine/host/batch"
+	"github.com/kvrelay/engine/host/kvcache"
 )
 
 // check refuses a batch that would reach outside the vocabulary, the context or the pool. The
@@ -52,10 +53,19 @@ func (m *Model) checkItem(item *batch.Item) error {
 			return fmt.Errorf("token %d in a vocabulary of %d", t, c.Vocabulary)
 		}
 	}
-	for _, p := range item.Pages {
+	for k, p := range item.Pages {
+		if p == kvcache.None && c.slidOut(item.Start, k*m.kv.PageSize(), m.kv.PageSize()) {
+			continue
+		}
 		if !m.hasPage(int(p)) {
 			return fmt.Errorf("page %d in a pool of %d", p, m.kv.Pages())
 		}
 	}
 	return nil
+}
+
+// slidOut says whether no layer shows the token at position, or one after it, any of the keys from
+// first on that are in one page.
+func (c *Config) slidOut(position, first, pageSize int) bool {
+	return c.UniformWindow && first >= c.Sinks && first+pageSize-1 <= position-c.Window
 }

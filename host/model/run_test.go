@@ -73,6 +73,7 @@ func TestRunRefuses(t *testing.T) {
 		"[-1, 0) in a context":            item(1, 1, -1, pages),
 		"[0, 17) on 1 pages of 16":        item(17, 1, 0, pages[:1]),
 		"page 512 in a pool of 512":       item(1, 1, 0, []kvcache.PageID{512}),
+		"page -1 in a pool of 512":        item(1, 1, 40, []kvcache.PageID{-1, 0, 0}),
 		"logits of 2 of 1 rows":           tooMany,
 		"513 rows, the budget is 512":     item(513, 1, 0, pages),
 		"copy 17 tokens of page 0":        {Copies: []batch.Copy{{To: 1, Tokens: 17}}},
