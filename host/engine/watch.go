@@ -37,7 +37,7 @@ type Step struct {
 // Finished sums up one request. Err is nil when it ended well; Reason is stop, length, cancelled or
 // error. FirstToken is 0 where no token came.
 type Finished struct {
-	ID                         string
+	ID, Tenant                 string
 	Kind                       scheduler.Kind
 	PromptTokens, OutputTokens int
 	Report                     generation.Report

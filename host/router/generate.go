@@ -248,7 +248,7 @@ func (f *forward) release(decode string) {
 }
 
 func (f *forward) url(role placement.Role) string {
-	return f.router.urls[role][f.ticket.Instance(role)]
+	return f.router.url(role, f.ticket.Instance(role))
 }
 
 // relay hands on the events of the decode instance. The finish waits for the usage that follows it.

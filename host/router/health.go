@@ -41,10 +41,8 @@ func (r *Router) Run(ctx context.Context) {
 // checkAll asks every instance at once and waits for the answers.
 func (r *Router) checkAll(ctx context.Context) {
 	var wait sync.WaitGroup
-	for role, urls := range r.urls {
-		for _, name := range slices.Sorted(maps.Keys(urls)) {
-			wait.Go(func() { r.check(ctx, role, name) })
-		}
+	for _, i := range r.Instances() {
+		wait.Go(func() { r.check(ctx, i.Role, i.Name) })
 	}
 	wait.Wait()
 }
@@ -53,7 +51,7 @@ func (r *Router) checkAll(ctx context.Context) {
 func (r *Router) check(ctx context.Context, role placement.Role, name string) {
 	ctx, cancel := context.WithTimeout(ctx, r.options.ConnectTimeout+time.Second)
 	defer cancel()
-	url := r.urls[role][name]
+	url := r.url(role, name)
 	var who openai.Instance
 	err := r.fetchJSON(ctx, url+"/ready", &struct{}{})
 	if err == nil {
@@ -87,8 +85,9 @@ func (r *Router) meet(ctx context.Context, role placement.Role, name string,
 	key := role.String() + "/" + name
 	r.mu.Lock()
 	before, met := r.known[key]
-	model := r.model
+	had := r.model
 	r.mu.Unlock()
+	model := had
 	if met && before.Compat == who.Compat && model != nil {
 		return nil
 	}
@@ -101,15 +100,21 @@ func (r *Router) meet(ctx context.Context, role placement.Role, name string,
 	}
 	if model == nil {
 		var err error
-		if model, err = r.learn(ctx, r.urls[role][name], who); err != nil {
+		if model, err = r.learn(ctx, r.url(role, name), who); err != nil {
 			return err
 		}
 		r.options.Log.Info("model learned", "instance", name, "model", who.Models[0],
 			"context", who.Context)
 	}
 	r.mu.Lock()
-	r.known[key], r.model = who, model
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	if first := r.model; first != had && first.Instance.Compat != who.Compat {
+		return errors.New("another instance was met meanwhile: " + first.Instance.Name)
+	}
+	stays := func(i placement.Instance) bool { return i.Role == role && i.Name == name }
+	if slices.ContainsFunc(r.pool.Snapshot(), stays) { // It may have been taken out meanwhile.
+		r.known[key], r.model = who, model
+	}
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -53,9 +54,9 @@ type Watch interface {
 type Router struct {
 	options Options
 	client  *http.Client
-	urls    map[placement.Role]map[string]string
 
 	mu    sync.Mutex
+	urls  map[placement.Role]map[string]string // of all instances that were ever in the file
 	pool  *placement.Pool
 	model *Model
 	known map[string]openai.Instance // by role/name, what each last said
@@ -76,20 +77,78 @@ func New(o Options) (*Router, error) {
 			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute,
 		}},
 	}
-	names := func(role placement.Role, list []Endpoint) (names []string) {
-		for _, e := range list {
-			names = append(names, e.Name)
-			r.urls[role][e.Name] = strings.TrimSuffix(e.URL, "/")
-		}
-		return names
-	}
-	pool, err := placement.New(names(placement.Prefill, o.Prefill), names(placement.Decode,
-		o.Decode))
+	pool, err := placement.New(names(o.Prefill), names(o.Decode))
 	if err != nil {
 		return nil, fmt.Errorf("router instances: %w", err)
 	}
 	r.pool = pool
+	r.locate(placement.Prefill, o.Prefill)
+	r.locate(placement.Decode, o.Decode)
 	return r, nil
+}
+
+func names(list []Endpoint) []string {
+	names := make([]string, len(list))
+	for i, e := range list {
+		names[i] = e.Name
+	}
+	return names
+}
+
+// locate notes where instances are. One that moved has to introduce itself again.
+func (r *Router) locate(role placement.Role, list []Endpoint) {
+	for _, e := range list {
+		url := strings.TrimSuffix(e.URL, "/")
+		if r.urls[role][e.Name] != url {
+			r.urls[role][e.Name] = url
+			delete(r.known, role.String()+"/"+e.Name)
+		}
+	}
+}
+
+// Replace takes other lists of instances. Requests that run where an instance was taken out run on
+// there; new ones go to those in the lists, once they have answered. On an error nothing changes.
+func (r *Router) Replace(prefill, decode []Endpoint) error {
+	r.mu.Lock()
+	if err := r.pool.Replace(names(prefill), names(decode)); err != nil {
+		r.mu.Unlock()
+		return fmt.Errorf("router instances: %w", err)
+	}
+	r.locate(placement.Prefill, prefill)
+	r.locate(placement.Decode, decode)
+	listed := map[string]bool{}
+	all := r.pool.Snapshot()
+	for _, i := range all {
+		listed[i.Role.String()+"/"+i.Name] = true
+	}
+	maps.DeleteFunc(r.known, func(key string, _ openai.Instance) bool { return !listed[key] })
+	r.mu.Unlock()
+	r.options.Watch.Instances(all)
+	return nil
+}
+
+// Place is where one instance is.
+type Place struct {
+	placement.Instance
+	URL string
+}
+
+// Instances lists the instances with where they are.
+func (r *Router) Instances() []Place {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var places []Place
+	for _, i := range r.pool.Snapshot() {
+		places = append(places, Place{i, r.urls[i.Role][i.Name]})
+	}
+	return places
+}
+
+// url is where an instance is.
+func (r *Router) url(role placement.Role, name string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.urls[role][name]
 }
 
 type deaf struct{}

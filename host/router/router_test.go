@@ -22,6 +22,8 @@ func ask(ctx context.Context, r *Router) ([]int32, generation.Update, error) {
 		u, err := s.Next(ctx)
 		got = append(got, u.Tokens...)
 		if err != nil || u.Finish != "" {
+			for range s.(*stream).updates { // It is closed once all is counted down.
+			}
 			return got, u, err
 		}
 	}

@@ -62,6 +62,7 @@ func (s *Scheduler) judge(v *abi.View, out []abi.Decision) error {
 	}
 	for _, d := range out {
 		q := s.table.owner[d.Slot]
+		q.reason = d.Reason
 		tokens := int(d.Tokens)
 		if d.Tokens == abi.TokensAuto {
 			tokens = auto

@@ -138,6 +138,8 @@ type Info struct {
 	Pages, Preempted int
 	// FirstToken is when its first token was sampled; 0: not yet.
 	FirstToken time.Duration
+	// Reason is the number that the policy gave with its last decision about it; 0: none.
+	Reason uint16
 }
 
 // Info returns what is known of a sequence; ok is false when there is none.
@@ -150,6 +152,7 @@ func (s *Scheduler) Info(id SequenceID) (info Info, ok bool) {
 		State: q.state, Kind: q.kind, PromptTokens: q.prompt,
 		Cached: q.cached, Computed: q.computed, Generated: q.generated(),
 		Pages: len(q.pages), Preempted: q.preempted, FirstToken: q.firstToken,
+		Reason: q.reason,
 	}, true
 }
 

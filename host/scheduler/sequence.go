@@ -75,6 +75,7 @@ type sequence struct {
 	order      int
 	idle       int // Steps in a row that left it out while it held pages.
 	service    uint64
+	reason     uint16 // What the policy gave with its last decision about it.
 	lastSched  time.Duration
 	firstToken time.Duration
 
