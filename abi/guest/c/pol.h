@@ -688,6 +688,67 @@ static inline uint32_t pol_chunk(pol_chunks *c, uint32_t remaining) {
     return n;
 }
 
+/* pol_chunk_within is the longest chunk, at most chunk_max, with which the step should end within target_ns by the
+ * engine's own cost figures: fixed + tokens * cost_token + tokens * (context + tokens / 2) * cost_ctx, the running
+ * decodes included. context is what the prompt has already: cached, and computed. Without figures it is chunk_max. */
+static inline uint32_t pol_chunk_within(const pol_header *h, uint32_t context, int64_t target_ns) {
+    double left = (double)target_ns - h->cost_fixed_us * 1e3 - (double)h->decode_tokens * h->cost_token_ns;
+    uint32_t low = 0, high = h->chunk_max; /* low fits */
+    if (h->cost_token_ns == 0) return high;
+    while (low < high) {
+        uint32_t n = high - (high - low) / 2;
+        double cost = (double)n * h->cost_token_ns + (double)n * (context + 0.5 * n) * h->cost_ctx_ps * 1e-3;
+        if (cost <= left) low = n;
+        else high = n - 1;
+    }
+    return low;
+}
+
+/* --------------------------------------------------------------------------------- tenants' counters */
+
+/* pol_counters keeps how much service each tenant had, by its weight: the one with the least is next. A tenant that
+ * comes back after a rest starts no lower than the least of those that are there: rest is not saved up. Tenants
+ * beyond the number made room for share the last counter. */
+typedef struct {
+    int64_t *service; /* thousandths of a token at weight 1 */
+    uint8_t *here;
+    uint32_t tenants;
+} pol_counters;
+
+/* pol_counters_init takes memory for this many tenants, in init. 0, or an error code. */
+static inline int pol_counters_init(pol_counters *c, uint32_t tenants) {
+    c->tenants = tenants ? tenants : 1;
+    c->service = (int64_t *)pol_alloc((size_t)c->tenants * 8);
+    c->here = (uint8_t *)pol_alloc(c->tenants);
+    return c->service && c->here ? 0 : pol_fail(POL_CODE_OUT_OF_MEMORY, "no memory for the tenants' counters");
+}
+
+static inline uint32_t pol_counters_at_(const pol_counters *c, uint32_t tenant) {
+    return tenant < c->tenants ? tenant : c->tenants - 1;
+}
+static inline int64_t pol_counters_of(const pol_counters *c, uint32_t tenant) {
+    return c->service[pol_counters_at_(c, tenant)];
+}
+
+/* pol_counters_enter: the tenant has requests. */
+static inline void pol_counters_enter(pol_counters *c, uint32_t tenant) {
+    uint32_t at = pol_counters_at_(c, tenant), i;
+    int64_t least = INT64_MAX;
+    if (c->here[at]) return;
+    for (i = 0; i < c->tenants; i++)
+        if (c->here[i] && c->service[i] < least) least = c->service[i];
+    if (least != INT64_MAX && c->service[at] < least) c->service[at] = least;
+    c->here[at] = 1;
+}
+
+/* pol_counters_leave: the tenant has no requests any more. */
+static inline void pol_counters_leave(pol_counters *c, uint32_t tenant) { c->here[pol_counters_at_(c, tenant)] = 0; }
+
+/* pol_counters_charge: that many tokens were computed for the tenant; its weight is in thousandths, 0 means 1000. */
+static inline void pol_counters_charge(pol_counters *c, uint32_t tenant, uint32_t tokens, uint32_t weight_milli) {
+    c->service[pol_counters_at_(c, tenant)] += (int64_t)tokens * 1000000 / (weight_milli ? weight_milli : 1000);
+}
+
 /* ---------------------------------------------------------------------------------------- order */
 
 /* pol_key orders requests: by first, then second, then id, all ascending. Ids are unique, so no two are equal. */

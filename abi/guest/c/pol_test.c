@@ -200,7 +200,38 @@ static void test_exports(void) {
     check(pol_fail(-1000, "why") == -1000 && (uint32_t)pol_last_error() == 3, "last error", 0);
 }
 
+static void test_within(void) {
+    pol_header h = {0};
+    h.chunk_max = 2048;
+    check(pol_chunk_within(&h, 0, 1) == 2048, "no figures", 0);
+    h.cost_fixed_us = 1000, h.cost_token_ns = 10000, h.decode_tokens = 10;
+    check(pol_chunk_within(&h, 0, 6100000) == 500, "linear", 0);
+    check(pol_chunk_within(&h, 0, 1000000) == 0, "too late", 0);
+    check(pol_chunk_within(&h, 0, (int64_t)1 << 60) == 2048, "all the time", 0);
+    h.cost_ctx_ps = 10000;
+    check(pol_chunk_within(&h, 1000, 6100000) == 236, "curved", 0);
+}
+
+static void test_counters(void) {
+    pol_counters c;
+    check(pol_counters_init(&c, 3) == 0, "memory", 0);
+    pol_counters_enter(&c, 0);
+    pol_counters_charge(&c, 0, 100, 0);
+    pol_counters_enter(&c, 1);
+    check(pol_counters_of(&c, 0) == 100000 && pol_counters_of(&c, 1) == 100000, "no lower than the least", 0);
+    pol_counters_charge(&c, 1, 100, 2000);
+    check(pol_counters_of(&c, 1) == 150000, "weight", 0);
+    pol_counters_leave(&c, 0);
+    pol_counters_charge(&c, 1, 1, 1000);
+    pol_counters_enter(&c, 0);
+    check(pol_counters_of(&c, 0) == 151000, "rest is not saved up", 0);
+    pol_counters_enter(&c, 7);
+    check(pol_counters_of(&c, 2) == 151000, "beyond the room", 0);
+}
+
 int main(void) {
+    test_within();
+    test_counters();
     test_order();
     test_top();
     test_chunks();

@@ -27,6 +27,7 @@
 pub mod abi;
 mod chunks;
 mod config;
+mod counters;
 mod guest;
 mod memory;
 mod order;
@@ -36,8 +37,9 @@ mod tests;
 mod top;
 
 pub use abi::{Decision, Descriptor, Header, Record};
-pub use chunks::Chunks;
+pub use chunks::{chunk_within, Chunks};
 pub use config::Config;
+pub use counters::Counters;
 pub use guest::{granted, log, log_level};
 pub use memory::take;
 pub use order::{Key, Order};

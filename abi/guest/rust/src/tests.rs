@@ -7,7 +7,7 @@ use std::vec::Vec;
 
 use crate::guest::written;
 use crate::{abi, buffer, last_error, start};
-use crate::{Chunks, Config, Decision, Error, Header, Key, Order, Out, Policy, Record, Running, Step, Top};
+use crate::{chunk_within, Chunks, Config, Counters, Decision, Error, Header, Key, Order, Out, Policy, Record, Running, Step, Top};
 
 /// xorshift: enough to shake a data structure.
 struct Random(u64);
@@ -217,4 +217,35 @@ fn helpers() {
     regions_are_handed_out();
     answers_are_bounded();
     assert!(crate::take::<u8>(1).is_none(), "memory is handed out while deciding");
+}
+
+#[test]
+fn chunk_within_the_target() {
+    let mut h = Header { chunk_max: 2048, ..Header::default() };
+    assert_eq!(chunk_within(&h, 0, 1), 2048);
+    h.cost_fixed_us = 1000;
+    h.cost_token_ns = 10_000;
+    h.decode_tokens = 10;
+    assert_eq!(chunk_within(&h, 0, 6_100_000), 500);
+    assert_eq!(chunk_within(&h, 0, 1_000_000), 0);
+    assert_eq!(chunk_within(&h, 0, 1 << 60), 2048);
+    h.cost_ctx_ps = 10_000;
+    assert_eq!(chunk_within(&h, 1000, 6_100_000), 236);
+}
+
+#[test]
+fn counters_do_not_save_up_rest() {
+    let mut c = Counters::new(3).unwrap();
+    c.enter(0);
+    c.charge(0, 100, 0);
+    c.enter(1);
+    assert_eq!((c.of(0), c.of(1)), (100_000, 100_000));
+    c.charge(1, 100, 2000);
+    assert_eq!(c.of(1), 150_000);
+    c.leave(0);
+    c.charge(1, 1, 1000);
+    c.enter(0);
+    assert_eq!(c.of(0), 151_000);
+    c.enter(7);
+    assert_eq!((c.of(2), c.of(7)), (151_000, 151_000));
 }

@@ -1,0 +1,58 @@
+//! How much service each tenant had.
+
+use crate::abi;
+use crate::memory::take;
+use crate::Error;
+
+/// Keeps how much service each tenant had, by its weight: the one with the least is next. A tenant that
+/// comes back after a rest starts no lower than the least of those that are there: rest is not saved up.
+/// Tenants beyond the number made room for share the last counter.
+pub struct Counters {
+    service: &'static mut [i64], // Thousandths of a token at weight 1.
+    here: &'static mut [bool],
+}
+
+impl Counters {
+    /// Takes memory for this many tenants, in [`crate::Policy::new`].
+    pub fn new(tenants: usize) -> Result<Counters, Error> {
+        const NONE: Error =
+            Error::new(abi::CODE_OUT_OF_MEMORY, "no memory for the tenants' counters");
+        let n = tenants.max(1);
+        Ok(Counters { service: take(n).ok_or(NONE)?, here: take(n).ok_or(NONE)? })
+    }
+
+    fn at(&self, tenant: u32) -> usize {
+        (tenant as usize).min(self.service.len() - 1)
+    }
+
+    /// The tenant's service so far.
+    pub fn of(&self, tenant: u32) -> i64 {
+        self.service[self.at(tenant)]
+    }
+
+    /// The tenant has requests.
+    pub fn enter(&mut self, tenant: u32) {
+        let at = self.at(tenant);
+        if self.here[at] {
+            return;
+        }
+        let there = self.here.iter().zip(self.service.iter()).filter(|(&here, _)| here);
+        if let Some(least) = there.map(|(_, &service)| service).min() {
+            self.service[at] = self.service[at].max(least);
+        }
+        self.here[at] = true;
+    }
+
+    /// The tenant has no requests any more.
+    pub fn leave(&mut self, tenant: u32) {
+        let at = self.at(tenant);
+        self.here[at] = false;
+    }
+
+    /// That many tokens were computed for the tenant; its weight is in thousandths, 0 means 1000.
+    pub fn charge(&mut self, tenant: u32, tokens: u32, weight_milli: u32) {
+        let weight = if weight_milli == 0 { 1000 } else { i64::from(weight_milli) };
+        let at = self.at(tenant);
+        self.service[at] += i64::from(tokens) * 1_000_000 / weight;
+    }
+}
