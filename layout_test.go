@@ -51,7 +51,7 @@ var layout = []row{
 		pkg:     "host/tokenizer",
 		outside: "github.com/ardanlabs/jinja golang.org/x/text",
 	},
-	{pkg: "host/hub", outside: "net net/http golang.org/x/sys"},
+	{pkg: "host/hub", outside: "net net/http golang.org/x/sys", tests: "syscall"},
 	{pkg: "host/metrics", outside: "net/http github.com/prometheus/client_golang"},
 	{pkg: "host/kvcache"},
 	{pkg: "host/openai", outside: "net/http"},

@@ -122,7 +122,8 @@ func TestFromEnvironment(t *testing.T) {
 		want  Settings
 		fails string
 	}{
-		{nil, Settings{defaultEndpoint, "hf_file", at(".cache/huggingface/token"), usual, false}, ""},
+		{nil, Settings{defaultEndpoint, "hf_file", at(".cache/huggingface/token"), usual, false},
+			""},
 		{map[string]string{"HF_TOKEN": " hf_env\n", "HF_ENDPOINT": "http://mirror:8000/hf/"},
 			Settings{"http://mirror:8000/hf", "hf_env", "HF_TOKEN", usual, false}, ""},
 		{map[string]string{"HUGGING_FACE_HUB_TOKEN": "old", "HUGGINGFACE_HUB_CACHE": "/old"},
@@ -156,7 +157,8 @@ func TestFromEnvironment(t *testing.T) {
 		}
 	}
 	none := func(string) string { return "" }
-	if _, err := FromEnvironment(none, ""); err == nil || !strings.Contains(err.Error(), "HF_HOME") {
+	_, err := FromEnvironment(none, "")
+	if err == nil || !strings.Contains(err.Error(), "HF_HOME") {
 		t.Error(err)
 	}
 }
@@ -221,18 +223,21 @@ func TestFindWhatTheClientHasFetched(t *testing.T) {
 		}
 	}
 	half, err := c.Find(Ref{"acme", "half", ""})
+	lacks := []string{"config.json", "tokenizer.json", "model.safetensors"}
 	if err != nil || !slices.Equal(half.GGUF, []string{"x.gguf"}) ||
-		!slices.Equal(half.Missing, []string{"config.json", "tokenizer.json", "model.safetensors"}) {
+		!slices.Equal(half.Missing, lacks) {
 		t.Errorf("%+v, %v", half, err)
 	}
+	only := ", only acme/tiny@" + testCommit
 	for ref, want := range map[Ref]string{
-		{"acme", "none", ""}:                      "acme/none is not on this machine, in " + c.Folder,
-		{"acme", "loose", ""}:                     "only acme/loose@" + strings.Repeat("a", 40),
-		{"acme", "tiny", "v2"}:                    "acme/tiny@v2 is not on this machine, only acme/tiny@" + testCommit,
-		{"acme", "bad", ""}:                       "holds no commit",
-		{"acme", "empty", ""}:                     "no snapshot aaaa",
-		{"acme", "file", ""}:                      "not on this machine",
-		{"acme", "tiny", strings.Repeat("b", 40)}: "only acme/tiny@" + testCommit,
+		{"acme", "none", ""}:   "acme/none is not on this machine, in " + c.Folder,
+		{"acme", "loose", ""}:  "only acme/loose@" + strings.Repeat("a", 40),
+		{"acme", "tiny", "v2"}: "acme/tiny@v2 is not on this machine" + only,
+		{"acme", "bad", ""}:    "holds no commit",
+		{"acme", "empty", ""}:  "no snapshot aaaa",
+		{"acme", "file", ""}:   "not on this machine",
+
+		{"acme", "tiny", strings.Repeat("b", 40)}: only,
 	} {
 		_, err := c.Find(ref)
 		if !errors.Is(err, ErrNotCached) || !strings.Contains(err.Error(), want) {

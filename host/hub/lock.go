@@ -9,8 +9,12 @@ import (
 	"time"
 )
 
-// lockPoll is how often a lock that somebody else holds is tried again.
-const lockPoll = 100 * time.Millisecond
+// A lock that somebody else holds is tried again every lockPoll; after so many tries the wait is
+// worth a word.
+const (
+	lockPoll     = 100 * time.Millisecond
+	patientTries = 3
+)
 
 // Why a lock is not held.
 var (
@@ -38,7 +42,7 @@ func (c *Client) lock(ctx context.Context, p *pull, f File) (*held, error) {
 		return nil, fmt.Errorf("make the folder of locks: %w", err)
 	}
 	name := filepath.Join(folder, f.hash+".lock")
-	for said := false; ; {
+	for tries := 1; ; tries++ {
 		h, err := c.take(name)
 		switch {
 		case errors.Is(err, errNoLocks):
@@ -48,8 +52,7 @@ func (c *Client) lock(ctx context.Context, p *pull, f File) (*held, error) {
 		case !errors.Is(err, errHeld):
 			return nil, fmt.Errorf("lock %s: %w", f.Name, err)
 		}
-		if !said {
-			said = true
+		if tries == patientTries {
 			p.watch.Say(f.Name + ": waiting for another process that fetches it")
 		}
 		if err := c.pause(ctx, lockPoll); err != nil {

@@ -109,5 +109,5 @@ func checkFileName(name string) error {
 }
 
 // errNotGGUF is for a file that is named, but is of a kind that comes by itself.
-var errNotGGUF = errors.New("only a .gguf file is named; all else that an engine needs of a model " +
-	"comes by itself")
+var errNotGGUF = errors.New("only a .gguf file is named; all else that an engine needs of a " +
+	"model comes by itself")

@@ -64,7 +64,7 @@ func TestPullByCommitWritesNoRef(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.checkWhole(t, cache, s)
-		if ref != "" && !slices.Contains(s.Refs, ref) || ref == "" && slices.Contains(s.Refs, "main") {
+		if ref != "" && !slices.Contains(s.Refs, ref) || slices.Contains(s.Refs, "main") {
 			t.Errorf("%s: refs %v", revision, s.Refs)
 		}
 		if found, err := (Cache{cache}).Find(r); err != nil || found.Path != s.Path {
@@ -140,7 +140,7 @@ func TestPullRefusesModelsThatNoEngineLoads(t *testing.T) {
 	for want, change := range map[string]func(map[string][]byte){
 		"has no tokenizer.json":        func(f map[string][]byte) { delete(f, "tokenizer.json") },
 		"has no config.json":           func(f map[string][]byte) { delete(f, "config.json") },
-		"engine pull acme/tiny deep/t": func(f map[string][]byte) { delete(f, "model.safetensors") },
+		"engine pull acme/tiny deep/t": func(f map[string][]byte) { delete(f, singleWeights) },
 		"it has original/consolidated.pth, pytorch_model.bin": func(f map[string][]byte) {
 			for _, name := range []string{"model.safetensors", "tiny-Q8_0.gguf",
 				"deep/tiny-Q4_0.gguf"} {

@@ -35,7 +35,9 @@ func newHTTP() *http.Client {
 			TLSHandshakeTimeout: dialLimit, ResponseHeaderTimeout: headerLimit,
 			ForceAttemptHTTP2: true, DisableCompression: true, IdleConnTimeout: headerLimit,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 }
 
