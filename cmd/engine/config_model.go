@@ -20,7 +20,11 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		wrong.Code, wrong.Message, wrong.Label = "E411", message, err.Error()
 		return "", []config.Problem{wrong}
 	}
-	files := modelFiles(cfg.Model.Path)
+	at, err := modelPlace(cfg)
+	if err != nil {
+		return refuse("model.path names no model", err)
+	}
+	files := at.files()
 	if _, err := fs.Stat(files, "config.json"); err != nil {
 		return refuse("model.path is not a model's folder", fmt.Errorf("no config.json in it"))
 	}
@@ -44,8 +48,7 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		wrong.Label = "it has no sliding window: write 0"
 		return "", []config.Problem{wrong}
 	}
-	parts := []string{modelName(cfg.Model.Path), folderSize(files), memoryWords(cfg, about),
-		"tokenizer ok"}
+	parts := []string{at.name, folderSize(files), memoryWords(cfg, about), "tokenizer ok"}
 	if _, err := tok.ChatTemplate(""); err == nil {
 		parts = append(parts, "chat template ok")
 	} else {

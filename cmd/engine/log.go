@@ -41,12 +41,17 @@ func logLevel(cfg *config.Config) slog.Level {
 	return level
 }
 
-// isTerminal reports whether a stream is a terminal and not a file or a pipe.
+// isTerminal reports whether a stream is a terminal and not a file, a pipe or /dev/null.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	raw, err := f.SyscallConn() // Fd would make reads of it wait in a thread of their own.
+	if err != nil {
+		return false
+	}
+	terminal := false
+	err = raw.Control(func(fd uintptr) { terminal = isTTY(fd) })
+	return err == nil && terminal
 }

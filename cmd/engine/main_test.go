@@ -53,7 +53,7 @@ func TestUsageErrors(t *testing.T) {
 		"policy check builtin:fcfs a":     "takes one argument",
 		"policy load":                     "engine policy load needs FILE|NAME",
 		"policy check builtin:nosuch":     `no built-in policy "nosuch"; there are: `,
-		"tokenize --model x --json-lines": "x: ",
+		"tokenize --model x --json-lines": "there is no folder x",
 	} {
 		got := invoke(t, "", strings.Fields(line)...)
 		code := exitUsage

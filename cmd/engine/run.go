@@ -62,7 +62,8 @@ that does not fit the context is refused with the numbers; it is never cut.`,
 	}
 	fileFlag(cmd, &o.file)
 	flags := cmd.Flags()
-	flags.StringVar(&model, "model", "", "`PATH` of a Hugging Face folder instead of the file's")
+	flags.StringVar(&model, "model", "",
+		"`PATH` of a Hugging Face folder, or ORG/NAME, instead of the file's")
 	flags.IntVar(&maxTokens, "max-tokens", 0,
 		"most tokens to generate; default: to the context's end")
 	flags.Float64Var(&temperature, "temperature", 0, "0 is greedy; default: the model's own")

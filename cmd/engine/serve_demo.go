@@ -28,6 +28,10 @@ type demoNode struct {
 
 // serveDemo runs prefill, decode and router as three processes until ctx ends or one of them does.
 func serveDemo(ctx context.Context, o serveOptions, s streams) error {
+	model, err := demoModel(o.model)
+	if err != nil {
+		return err
+	}
 	folder, err := demoFolder(o.out)
 	if err != nil {
 		return err
@@ -37,7 +41,7 @@ func serveDemo(ctx context.Context, o serveOptions, s streams) error {
 		return err
 	}
 	fmt.Fprintf(s.out, "writing prefill.toml decode.toml router.toml and logs to %s\n", folder)
-	if err := writeDemo(folder, o.model, nodes); err != nil {
+	if err := writeDemo(folder, model, nodes); err != nil {
 		return err
 	}
 	ended := make(chan error, len(nodes))

@@ -11,13 +11,6 @@ import (
 
 // writeDemo writes the three TOML files and notes their names in the nodes.
 func writeDemo(folder, model string, nodes []*demoNode) error {
-	if model != "" {
-		path, err := filepath.Abs(model)
-		if err != nil {
-			return fmt.Errorf("--model: %w", err)
-		}
-		model = path
-	}
 	for _, n := range nodes {
 		n.file = filepath.Join(folder, string(n.role)+".toml")
 		if err := os.WriteFile(n.file, []byte(demoFile(folder, model, n, nodes)),
@@ -26,6 +19,20 @@ func writeDemo(folder, model string, nodes []*demoNode) error {
 		}
 	}
 	return nil
+}
+
+// demoModel is --model as the files can name it, from whatever folder: ORG/NAME stays, a path
+// becomes absolute. A model that is not there is an error.
+func demoModel(model string) (string, error) {
+	at, err := findModel(model, ".")
+	if err != nil || model == "" || at.path != model {
+		return model, err
+	}
+	path, err := filepath.Abs(model)
+	if err != nil {
+		return "", fmt.Errorf("--model: %w", err)
+	}
+	return path, nil
 }
 
 // demoFile is the configuration of one process.

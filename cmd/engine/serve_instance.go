@@ -96,6 +96,9 @@ func metricsModel(cfg *config.Config) string {
 	if len(cfg.Model.ServedNames) > 0 {
 		return cfg.Model.ServedNames[0]
 	}
+	if at, err := modelPlace(cfg); err == nil {
+		return at.name
+	}
 	return modelName(cfg.Model.Path)
 }
 

@@ -29,9 +29,13 @@ more than a tokenizer.json. The text of special tokens, such as "<s>", counts as
 			if !jsonLines {
 				return usageError("tokenize needs --json-lines")
 			}
-			tok, err := tokenizer.Load(modelFiles(folder))
+			at, err := findModel(folder, ".")
 			if err != nil {
-				return fmt.Errorf("%s: %w", modelName(folder), err)
+				return err
+			}
+			tok, err := tokenizer.Load(at.files())
+			if err != nil {
+				return fmt.Errorf("%s: %w", at.name, err)
 			}
 			encode := func(text string) []int32 {
 				return tok.Encode(text, tokenizer.EncodeOptions{
@@ -43,7 +47,7 @@ more than a tokenizer.json. The text of special tokens, such as "<s>", counts as
 		Annotations: map[string]string{exits: "1 2"},
 	}
 	cmd.Flags().StringVar(&folder, "model", "",
-		"`PATH` of a Hugging Face folder; without it, the embedded model")
+		"`PATH` of a Hugging Face folder, or ORG/NAME; without it, the embedded model")
 	cmd.Flags().BoolVar(&noSpecial, "no-special", false, "add no BOS and no other special token")
 	cmd.Flags().BoolVar(&jsonLines, "json-lines", false,
 		"the only form of input and output there is")

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/kvrelay/engine/host/api"
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/model"
-	"github.com/kvrelay/engine/host/model/embedded"
 	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/tokenizer"
 )
@@ -25,7 +23,6 @@ import (
 type loaded struct {
 	device gpu.Device
 	model  *model.Model
-	files  fs.FS
 	api    *api.Model
 	need   model.Need
 	took   time.Duration
@@ -33,24 +30,27 @@ type loaded struct {
 
 // loadModel opens the device and loads the model that the configuration names.
 func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
+	at, err := modelPlace(cfg)
+	if err != nil {
+		return nil, err
+	}
 	device, err := cpu.Open(cpu.Options{Threads: cfg.Backend.Threads.Or(0)})
 	if err != nil {
 		return nil, fmt.Errorf("open the cpu device: %w", err)
 	}
-	l := &loaded{device: device, files: embedded.FS()}
+	l := &loaded{device: device}
 	options := modelOptions(cfg)
 	options.Admit, options.Progress = show.admit, show.progress
-	if cfg.Model.Path == "" {
-		l.model, err = model.LoadFS(device, l.files, options)
+	if at.path == "" {
+		l.model, err = model.LoadFS(device, at.files(), options)
 	} else {
-		l.files = os.DirFS(cfg.Model.Path)
-		l.model, err = model.Load(device, cfg.Model.Path, options)
+		l.model, err = model.Load(device, at.path, options)
 	}
 	show.end()
 	if err != nil {
 		return nil, fmt.Errorf("load the model: %w", err)
 	}
-	if l.api, err = apiModel(cfg, l.files, l.model.Config()); err != nil {
+	if l.api, err = apiModel(cfg, at, l.model.Config()); err != nil {
 		return nil, err
 	}
 	sum := l.model.Digest()
@@ -71,7 +71,8 @@ func modelOptions(cfg *config.Config) model.Options {
 }
 
 // apiModel is what requests need to know of a model folder.
-func apiModel(cfg *config.Config, files fs.FS, about model.Config) (*api.Model, error) {
+func apiModel(cfg *config.Config, at place, about model.Config) (*api.Model, error) {
+	files := at.files()
 	tok, err := tokenizer.Load(files)
 	if err != nil {
 		return nil, fmt.Errorf("load the tokenizer: %w", err)
@@ -85,7 +86,7 @@ func apiModel(cfg *config.Config, files fs.FS, about model.Config) (*api.Model, 
 		Tokenizer: tok, Defaults: defaults(cfg, about), ToolParser: cfg.Model.ToolParser,
 		Files: files}
 	if len(m.Names) == 0 {
-		m.Names = []string{modelName(cfg.Model.Path)}
+		m.Names = []string{at.name}
 	}
 	m.Template, m.TemplateError = chatTemplate(cfg, tok)
 	if cfg.Model.ChatTemplate.Set && m.TemplateError != nil {

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/hub"
+)
+
+// place is where a model's files are, and what the model is called when nobody named it.
+type place struct {
+	path string // folder; "" is the embedded model
+	name string
+}
+
+// files is the folder to read from.
+func (p place) files() fs.FS { return modelFiles(p.path) }
+
+// modelPlace finds the model of a configuration.
+func modelPlace(cfg *config.Config) (place, error) {
+	return findModel(cfg.Model.Path, filepath.Dir(cfg.File()))
+}
+
+// findModel finds what --model or model.path names: a path if it is there, else ORG/NAME in the
+// hub's cache. folder is the one that the configuration's relative paths were joined to.
+func findModel(path, folder string) (place, error) {
+	given := place{path, modelName(path)}
+	if path == "" {
+		return given, nil
+	}
+	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return given, nil // Whatever is wrong with it, its reader says best.
+	}
+	ref, ok := modelRef(path, folder)
+	if !ok {
+		return place{}, fmt.Errorf("there is no folder %s", path)
+	}
+	settings, err := hubSettings()
+	if err != nil {
+		return place{}, err
+	}
+	s, err := hub.Cache{Folder: settings.Cache}.Find(ref)
+	if errors.Is(err, hub.ErrNotCached) {
+		return place{}, fmt.Errorf("there is no folder %s, and the model %w; to fetch it:\n"+
+			"  engine pull %s", path, err, ref)
+	}
+	if err != nil {
+		return place{}, err
+	}
+	if len(s.Missing) > 0 && len(s.GGUF) > 0 {
+		return place{}, fmt.Errorf("of %s only GGUF files are on this machine, which are not read "+
+			"yet: %s", ref, strings.Join(s.GGUF, ", "))
+	}
+	if len(s.Missing) > 0 {
+		return place{}, fmt.Errorf("of %s only a part is on this machine, it lacks %s; to fetch "+
+			"the rest:\n  engine pull %s", ref, strings.Join(s.Missing, ", "), ref)
+	}
+	return place{s.Path, ref.Model()}, nil
+}
+
+// modelRef reads a path that is not there as ORG/NAME, as it was before it was joined to folder.
+func modelRef(path, folder string) (hub.Ref, bool) {
+	if ref, err := hub.ParseRef(filepath.ToSlash(path)); err == nil {
+		return ref, true
+	}
+	relative, err := filepath.Rel(folder, path)
+	if err != nil {
+		return hub.Ref{}, false
+	}
+	ref, err := hub.ParseRef(filepath.ToSlash(relative))
+	return ref, err == nil
+}
+
+// hubSettings are those of the environment.
+func hubSettings() (hub.Settings, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "" // The environment may say all that is needed.
+	}
+	return hub.FromEnvironment(os.Getenv, home)
+}

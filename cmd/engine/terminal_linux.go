@@ -1,0 +1,9 @@
+package main
+
+import "golang.org/x/sys/unix"
+
+// isTTY asks for the settings that only a terminal has.
+func isTTY(fd uintptr) bool {
+	_, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+	return err == nil
+}
