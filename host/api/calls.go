@@ -16,7 +16,7 @@ type callParser struct {
 	at    callPlace
 	scan  braces // of the object at the beginning of held
 	calls int
-	shown bool // some content was shown
+	space string // at the end of the content, not shown yet
 }
 
 // callPlace is where in the text a parser stands.
@@ -64,7 +64,10 @@ func (p *callParser) flush() found {
 	case inArguments:
 		p.argue(&out, p.held)
 	}
-	p.held = ""
+	if p.calls == 0 {
+		out.content += p.space
+	}
+	p.held, p.space = "", ""
 	return out
 }
 
@@ -99,19 +102,21 @@ func (p *callParser) step(out *found) bool {
 	return false
 }
 
-// show adds content. Space between calls is none.
+// show adds content. White space waits for what follows: before a call it is none.
 func (p *callParser) show(out *found, text string) {
-	if p.calls > 0 && !p.shown && strings.TrimSpace(text) == "" {
-		return
-	}
-	p.shown = p.shown || text != ""
-	out.content += text
+	text = p.space + text
+	end := len(strings.TrimRight(text, white))
+	out.content += text[:end]
+	p.space = text[end:]
 }
+
+// white is the white space of JSON.
+const white = " \t\r\n"
 
 // seek looks for the beginning of calls.
 func (p *callParser) seek(out *found) bool {
 	if p.style.open == "" {
-		rest := strings.TrimLeft(p.held, " \t\r\n")
+		rest := strings.TrimLeft(p.held, white)
 		rest = strings.TrimPrefix(rest, pythonTag)
 		switch {
 		case rest == "" || strings.HasPrefix(pythonTag, rest):
@@ -125,9 +130,7 @@ func (p *callParser) seek(out *found) bool {
 	}
 	before, rest, ok := strings.Cut(p.held, p.style.open)
 	if ok {
-		if strings.TrimSpace(before) != "" {
-			p.show(out, before)
-		}
+		p.show(out, before)
 		p.held, p.at = rest, behindCall
 		return true
 	}
@@ -171,7 +174,7 @@ func (p *callParser) between(out *found) bool {
 		case c == '{':
 			p.begin(p.held)
 			return true
-		case strings.IndexByte(" \t\r\n;,", c) >= 0, p.style.list && (c == '[' || c == ']'):
+		case strings.IndexByte(white+";,", c) >= 0, p.style.list && (c == '[' || c == ']'):
 			p.held = p.held[1:]
 		default:
 			p.at = inText
@@ -224,6 +227,7 @@ func (p *callParser) head(out *found) bool {
 // call adds the first delta of a call.
 func (p *callParser) call(out *found, name string) {
 	p.calls++
+	p.space = ""
 	id := "call_" + randomHex()
 	if p.style.list {
 		id = randomHex()[:9] // Mistral's template wants exactly so many letters and digits.
@@ -235,6 +239,11 @@ func (p *callParser) call(out *found, name string) {
 // argue adds a piece of the last call's arguments.
 func (p *callParser) argue(out *found, text string) {
 	if text == "" {
+		return
+	}
+	last := len(out.calls) - 1
+	if last >= 0 && out.calls[last].ID == "" && out.calls[last].Index == p.calls-1 {
+		out.calls[last].Function.Arguments += text
 		return
 	}
 	out.calls = append(out.calls, openai.CallDelta{Index: p.calls - 1,

@@ -104,7 +104,8 @@ func (c chatShape) whole(h header, texts []whole, u openai.Usage) any {
 	for i, t := range texts {
 		choice := openai.ChatChoice{Index: i, FinishReason: reason(t.finish),
 			Logprobs: c.logprobs(t.logprobs),
-			Message:  openai.ReplyMessage{Role: "assistant", Content: t.text}}
+			Message: openai.ReplyMessage{Role: "assistant", Content: t.text,
+				ToolCalls: t.calls}}
 		if c.ids {
 			choice.TokenIDs = t.tokens
 		}

@@ -108,10 +108,16 @@ func (st *streaming) write(t *task, p piece) error {
 	}
 	if p.text != "" || len(p.logprobs)+len(p.calls) > 0 ||
 		t.options.ReturnTokenIDs && len(p.tokens) > 0 {
-		text := p
-		text.finish = ""
-		if err := st.events.Send(t.shape.chunk(st.header, text, shown)); err != nil {
-			return err
+		// Clients put calls together delta by delta, so an event has one.
+		part := p
+		part.finish, part.calls = "", p.calls[:min(1, len(p.calls))]
+		for i := range max(1, len(p.calls)) {
+			if i > 0 {
+				part = piece{answer: p.answer, calls: p.calls[i : i+1]}
+			}
+			if err := st.events.Send(t.shape.chunk(st.header, part, shown)); err != nil {
+				return err
+			}
 		}
 	}
 	if p.finish == "" {
