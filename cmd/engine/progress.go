@@ -42,9 +42,10 @@ func (l *loading) admit(need model.Need) error {
 		"activations", size(int(need.Scratch)), "kv_per_token", size(int(need.Token)),
 		"free", size(int(free)))
 	if whole := need.Weights + need.Scratch; known && whole > free {
-		return fmt.Errorf("the model needs %s of memory (%s of weights, %s for the activations of a "+
-			"step), but %s are free; a shorter model.dtype or a smaller scheduler.token_budget need less",
-			size(int(whole)), size(int(need.Weights)), size(int(need.Scratch)), size(int(free)))
+		return fmt.Errorf("the model needs %s of memory (%s of weights, %s for the activations "+
+			"of a step), but %s are free; a shorter model.dtype or a smaller "+
+			"scheduler.token_budget need less", size(int(whole)), size(int(need.Weights)),
+			size(int(need.Scratch)), size(int(free)))
 	}
 	return nil
 }
