@@ -27,6 +27,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	ready    prometheus.Gauge
 	requests
+	tenants
 	steps
 	pages
 	transfers
@@ -48,6 +49,7 @@ func New(o Options) *Metrics {
 		"version", "commit", "go", "abi").WithLabelValues(o.Version, o.Commit, o.Go, o.ABI).Set(1)
 	m.ready = k.gauge("engine_ready", "1 when requests are taken.")
 	m.requests.register(k)
+	m.tenants.register(k)
 	m.steps.register(k)
 	m.pages.register(k)
 	m.transfers.register(k)

@@ -41,6 +41,7 @@ func use() *Metrics {
 	m.RequestMoved(Finished, Waiting)
 	m.PromptTokens(10)
 	m.OutputTokens(20)
+	m.TenantTokens("acme", 30)
 	m.FirstToken(time.Second)
 	m.BetweenTokens(time.Millisecond)
 	m.RequestPhases(Phases{Queue: time.Second, Decode: time.Second, Prefill: -1, PerToken: -1})
