@@ -21,6 +21,7 @@ import (
 // spare that would take over.
 type generation struct {
 	number   uint64
+	spec     Spec   // what it was loaded from
 	name     string // the operator's
 	version  string // the operator's, or the descriptor's
 	label    string // NAME@VERSION

@@ -58,7 +58,7 @@ func (l *loader) prepare(s Spec) *generation {
 		config = []byte("{}")
 	}
 	g := &generation{
-		name: s.Name, version: s.Version, label: label(s.Name, s.Version),
+		spec: s, name: s.Name, version: s.Version, label: label(s.Name, s.Version),
 		digest: hex.EncodeToString(sum[:]), limits: s.Limits.withDefaults(), config: config,
 		slots: l.slots, capacity: l.decisions, boxes: map[string]*sandbox{},
 	}

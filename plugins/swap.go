@@ -14,6 +14,11 @@ import (
 func (h *Host) Load(ctx context.Context, s Spec) (Status, error) {
 	h.loading.Lock()
 	defer h.loading.Unlock()
+	return h.load(ctx, s)
+}
+
+// load is Load for whoever holds the loading lock.
+func (h *Host) load(ctx context.Context, s Spec) (Status, error) {
 	g, f := h.loader.load(ctx, s)
 	if f != nil {
 		h.log.Warn("policy refused", "policy", f.Policy, "class", string(f.Class), "call", f.Call,
@@ -29,6 +34,39 @@ func (h *Host) Load(ctx context.Context, s Spec) (Status, error) {
 	g.warm()
 	h.log.Info("policy loaded", "policy", g.label, "digest", g.digest, "grown", g.stats.Growth())
 	return status, nil
+}
+
+// Resize makes room for a longer queue and more decisions than Options named; it never takes room
+// away. The active module is loaded again for it. The others keep their tables, and are refused by
+// Activate and Rollback until they are loaded again. On an error nothing has changed.
+func (h *Host) Resize(ctx context.Context, slots, decisions int) error {
+	h.loading.Lock()
+	defer h.loading.Unlock()
+	before := h.loader
+	slots, decisions = max(slots, before.slots), max(decisions, before.decisions)
+	if slots == before.slots && decisions == before.decisions {
+		return nil
+	}
+	active := h.size(slots, decisions)
+	if active == nil {
+		return nil
+	}
+	status, err := h.load(ctx, active.spec)
+	if err == nil {
+		_, err = h.Activate(status.Name)
+	}
+	if err != nil {
+		h.size(before.slots, before.decisions)
+	}
+	return err
+}
+
+// size sets what modules are loaded for, and returns the one that is active.
+func (h *Host) size(slots, decisions int) *generation {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loader.slots, h.loader.decisions = slots, decisions
+	return h.active
 }
 
 // keep puts a loaded module into the list.
@@ -117,6 +155,10 @@ func (h *Host) change(choose func() (*generation, error)) (Swap, error) {
 	h.mu.Lock()
 	begin := time.Now()
 	g, err := choose()
+	if err == nil && g != h.active && (g.slots < h.loader.slots || g.capacity < h.loader.decisions) {
+		err = fmt.Errorf("plugins: policy %s was loaded for a queue that has grown since; load it "+
+			"again", g.label)
+	}
 	if err != nil || g == h.active {
 		defer h.mu.Unlock()
 		return h.stay(g), err
