@@ -78,11 +78,18 @@ func changed(changes []config.Change, prefix string) bool {
 	})
 }
 
-// reloadPolicy loads and activates the policy if the file changed anything about it.
+// reloadPolicy makes room for a longer queue, and loads and activates the policy if the file changed
+// anything about it.
 func (i *instance) reloadPolicy(ctx context.Context, changes []config.Change,
 	after *config.Config) error {
+	if i.policies == nil {
+		return nil
+	}
+	if err := i.policies.resize(ctx, after); err != nil {
+		return err
+	}
 	active := after.Policy.Active
-	if i.policies == nil || !changed(changes, "policy") && !changed(changes, "policies."+active) {
+	if !changed(changes, "policy") && !changed(changes, "policies."+active) {
 		return nil
 	}
 	return i.policies.activate(ctx, after, active)

@@ -22,8 +22,7 @@ func openPolicies(
 	ctx context.Context, cfg *config.Config, o plugins.Options, w *observer,
 ) (*policies, error) {
 	o.Log, o.Observer = w.log, w
-	o.Slots = cfg.Scheduler.MaxQueue + cfg.Scheduler.MaxNumSeqs
-	o.Decisions = cfg.Scheduler.MaxNumSeqs + cfg.Scheduler.MaxPreempt
+	o.Slots, o.Decisions = tableSize(cfg)
 	host, err := plugins.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
@@ -33,6 +32,21 @@ func openPolicies(
 		return nil, err
 	}
 	return p, nil
+}
+
+// tableSize is how many requests a module is shown at most, and how many decisions it may give.
+func tableSize(cfg *config.Config) (slots, decisions int) {
+	c := cfg.Scheduler
+	return c.MaxQueue + c.MaxNumSeqs, c.MaxNumSeqs + c.MaxPreempt
+}
+
+// resize makes room in the active module's table for what a configuration allows.
+func (p *policies) resize(ctx context.Context, cfg *config.Config) error {
+	slots, decisions := tableSize(cfg)
+	if err := p.Resize(ctx, slots, decisions); err != nil {
+		return fmt.Errorf("load the active policy for a longer queue: %w", err)
+	}
+	return nil
 }
 
 // activate loads a policy by its name in the configuration and lets it decide.

@@ -87,14 +87,15 @@ func New(o Options) *Engine {
 	if o.PolicyName == nil {
 		o.PolicyName = func() string { return "" }
 	}
-	return &Engine{
+	e := &Engine{
 		options: o, scheduler: o.Scheduler, inbox: newInbox(),
 		started: time.Now(), stopped: make(chan struct{}),
-		admission: admission{most: int64(o.MaxPending)},
-		requests:  map[scheduler.SequenceID]*request{}, tenants: newTenants(),
+		requests: map[scheduler.SequenceID]*request{}, tenants: newTenants(),
 		labels: map[string]*request{}, leases: map[string]*request{},
 		sends: map[string]*request{}, fencing: map[string]scheduler.SequenceID{},
 	}
+	e.admission.most.Store(int64(o.MaxPending))
+	return e
 }
 
 // Connect gives the engine the two ends of the transfer, whose events must go to Heard. Either may

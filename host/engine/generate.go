@@ -84,11 +84,15 @@ func (e *Engine) Reset(ctx context.Context) error {
 	return err
 }
 
-// SetLimits changes the scheduler's numbers between two steps.
+// SetLimits changes the scheduler's numbers between two steps, and how many requests may be on their
+// way in.
 func (e *Engine) SetLimits(ctx context.Context, l scheduler.Limits) error {
 	_, err := call(ctx, e, func() (struct{}, error) {
 		return struct{}{}, e.scheduler.SetLimits(l)
 	})
+	if err == nil {
+		e.admission.most.Store(int64(l.MaxQueue + l.MaxSeqs))
+	}
 	return err
 }
 

@@ -30,15 +30,16 @@ type request struct {
 
 // admission bounds the requests on their way in, before the scheduler's own queue can count them.
 type admission struct {
-	most    int64
+	most    atomic.Int64 // 0 is no bound
 	pending atomic.Int64
 }
 
 func (a *admission) enter() error {
-	if a.pending.Add(1) > a.most && a.most > 0 {
+	pending, most := a.pending.Add(1), a.most.Load()
+	if pending > most && most > 0 {
 		a.pending.Add(-1)
 		return generation.Errorf(generation.CodeQueueFull,
-			"the queue is full: %d requests are on their way in", a.most)
+			"the queue is full: %d requests are on their way in", most)
 	}
 	return nil
 }
