@@ -91,6 +91,7 @@ var layout = []row{
 		imports: "host/access host/constrain host/generation host/openai host/sample " +
 			"host/tokenizer",
 		outside: "net net/http",
+		tests:   "host/model/embedded",
 	},
 	{pkg: "host/admin", imports: "plugins", outside: "net/http"},
 	{

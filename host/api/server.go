@@ -108,6 +108,7 @@ func (s *Server) API() http.Handler {
 		{"GET", "/ready", s.ready},
 		{"GET", "/metrics", s.metrics},
 	}
+	list = append(list, s.tokenRoutes()...)
 	return s.routes(append(list, s.pageRoutes()...), s.options.Gate)
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/tokenizer"
@@ -46,11 +47,25 @@ func turns(messages []openai.Message) []turn {
 
 // conversation renders a chat with the model's template and encodes it.
 func (m *Model) conversation(c *openai.Chat) ([]int32, *openai.Error) {
+	text, fault := m.rendered(c, true)
+	if fault != nil {
+		return nil, fault
+	}
+	ids := m.Tokenizer.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
+	if len(ids) == 0 {
+		return nil, openai.Errorf(openai.CodeInvalidValue, "messages", "the conversation is empty")
+	}
+	return ids, nil
+}
+
+// rendered is a chat as the model's template writes it; with answer it ends where the assistant's
+// answer begins.
+func (m *Model) rendered(c *openai.Chat, answer bool) (string, *openai.Error) {
 	if m.Template == nil {
-		return nil, openai.Errorf(openai.CodeInvalidValue, "messages",
+		return "", openai.Errorf(openai.CodeInvalidValue, "messages",
 			"this model cannot chat: %v; use /v1/completions", m.TemplateError)
 	}
-	options := tokenizer.RenderOptions{AddGenerationPrompt: true}
+	options := tokenizer.RenderOptions{AddGenerationPrompt: answer}
 	list := turns(c.Messages)
 	if c.Tools.Offered() {
 		switch {
@@ -60,22 +75,33 @@ func (m *Model) conversation(c *openai.Chat) ([]int32, *openai.Error) {
 			list = append([]turn{{Role: "system", Content: "Tools: " + string(c.Tools.Raw)}},
 				list...)
 		default:
-			return nil, openai.Errorf(openai.CodeUnsupportedParameter, "tools",
+			return "", openai.Errorf(openai.CodeUnsupportedParameter, "tools",
 				"the chat template of this model shows no tools; set model.tool_parser to have "+
 					"them shown in a system message")
 		}
 	}
 	data, err := json.Marshal(list)
 	if err != nil {
-		return nil, openai.Errorf(openai.CodeInternal, "", "render the conversation: %v", err)
+		return "", openai.Errorf(openai.CodeInternal, "", "render the conversation: %v", err)
 	}
 	text, err := m.Template.Render(data, options)
 	if err != nil {
-		return nil, openai.Errorf(openai.CodeInvalidValue, "messages", "%v", err)
+		return "", refused(err)
 	}
-	ids := m.Tokenizer.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
-	if len(ids) == 0 {
-		return nil, openai.Errorf(openai.CodeInvalidValue, "messages", "the conversation is empty")
+	return text, nil
+}
+
+// refused words why a conversation could not be rendered. A template may refuse one by itself, as
+// many do when user and assistant do not take turns: it says why best.
+func refused(err error) *openai.Error {
+	failure, ok := errors.AsType[*tokenizer.TemplateError](err)
+	switch {
+	case errors.Is(err, tokenizer.ErrNoTools):
+		return openai.Errorf(openai.CodeUnsupportedParameter, "tools", "%v", err)
+	case ok && failure.Raised:
+		return openai.Errorf(openai.CodeInvalidValue, "messages",
+			"the model's chat template refuses this conversation: %s", failure.Message)
 	}
-	return ids, nil
+	return openai.Errorf(openai.CodeInvalidValue, "messages",
+		"the model's chat template cannot show this conversation: %v", err)
 }

@@ -78,8 +78,8 @@ func (t *Tools) choice(v value) *Error {
 	case ChoiceAuto, ChoiceNone, ChoiceRequired:
 		return nil
 	}
-	return v.invalid("is %.40q; it must be auto, none, required or an object that names a function",
-		word)
+	return v.invalid("is %.40q; it must be auto, none, required or an object that names a "+
+		"function", word)
 }
 
 // function reads {"type": "function", "function": {...}}.
