@@ -155,7 +155,8 @@ func (h *Host) change(choose func() (*generation, error)) (Swap, error) {
 	h.mu.Lock()
 	begin := time.Now()
 	g, err := choose()
-	if err == nil && g != h.active && (g.slots < h.loader.slots || g.capacity < h.loader.decisions) {
+	if err == nil && g != h.active && (g.slots < h.loader.slots ||
+		g.capacity < h.loader.decisions) {
 		err = fmt.Errorf("plugins: policy %s was loaded for a queue that has grown since; load it "+
 			"again", g.label)
 	}

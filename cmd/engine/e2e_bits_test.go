@@ -167,7 +167,8 @@ func (b *bench) variants(c goldenCase, id string) map[string][]sampled {
 	} {
 		if report := w.lone.generate(ask(id, c.PromptIDs, outputs)); report.Cached != 0 ||
 			report.Chunks != w.chunks {
-			t.Errorf("%s, %q: %d tokens cached, %d chunks", name, c.Prompt, report.Cached, report.Chunks)
+			t.Errorf("%s, %q: %d tokens cached, %d chunks", name, c.Prompt, report.Cached,
+				report.Chunks)
 		}
 		got[name] = samples(t, w.lone.log.String())[id]
 	}
@@ -247,7 +248,8 @@ func TestSameBits(t *testing.T) {
 // sameBits wants equal logits, bit for bit, however a prompt was cut, batched, found or moved.
 func sameBits(t *testing.T, g goldenModel) {
 	b := openBench(t, g)
-	cases := append(g.cases(t), goldenCase{Prompt: "450 tokens", PromptIDs: longPrompt(b.vocabulary)})
+	cases := append(g.cases(t), goldenCase{Prompt: "450 tokens",
+		PromptIDs: longPrompt(b.vocabulary)})
 	for i, c := range cases {
 		id := fmt.Sprint("case", i)
 		got := b.variants(c, id)
@@ -263,7 +265,8 @@ func sameBits(t *testing.T, g goldenModel) {
 		}
 		for name, s := range got {
 			if !slices.Equal(s, want) {
-				t.Errorf("%q: %s differs from the whole prompt on one engine:\n%v\n%v", c.Prompt, name,
+				t.Errorf("%q: %s differs from the whole prompt on one engine:\n%v\n%v", c.Prompt,
+					name,
 					s, want)
 			}
 		}

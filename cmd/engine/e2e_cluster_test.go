@@ -33,7 +33,8 @@ func serveRouter(t *testing.T, more string, prefill, decode []*node) *node {
 		"[listen]\napi = \"127.0.0.1:0\"\ninternal = \"\"\n" + more)
 	for role, list := range map[string][]*node{"prefill": prefill, "decode": decode} {
 		for i, n := range list {
-			fmt.Fprintf(&b, "\n[[router.%s]]\nname = \"%s%d\"\nurl = %q\n", role, role, i, n.internal)
+			fmt.Fprintf(&b, "\n[[router.%s]]\nname = \"%s%d\"\nurl = %q\n", role, role, i,
+				n.internal)
 		}
 	}
 	r := serveNode(t, b.String())

@@ -208,8 +208,9 @@ func TestClientVanishesInTheMiddle(t *testing.T) {
 		"streamed": func(t *testing.T, c *cluster, middle func()) {
 			ctx, cancel := context.WithCancel(t.Context())
 			answers := background(ctx, t, c.router.api+"/v1/chat/completions", greedy.with(fields{
-				"messages": []fields{{"role": "user", "content": want.Prompt[:len(want.Prompt)*3/4]}},
-				"stream":   true}))
+				"messages": []fields{{"role": "user",
+					"content": want.Prompt[:len(want.Prompt)*3/4]}},
+				"stream": true}))
 			middle()
 			cancel()
 			<-answers
@@ -225,15 +226,18 @@ func TestClientVanishesInTheMiddle(t *testing.T) {
 					return errors.Join(err, s.atRest())
 				})
 			}
-			t.Logf("both at rest %v after the client left", time.Since(left).Round(time.Millisecond))
+			t.Logf("both at rest %v after the client left",
+				time.Since(left).Round(time.Millisecond))
 			if passed := p.passed.Load(); passed > size/4 {
 				t.Errorf("%d bytes of %d had passed", passed, size)
 			}
-			// The router cancels the call, and the receiver gives up the lease: whichever comes first.
+			// The router cancels the call, and the receiver gives up the lease: whichever comes
+			// first.
 			cancelled := c.prefill.metric("engine_requests_finished_total", `reason="cancelled"`)
 			failed := c.prefill.metric("engine_requests_finished_total", `reason="error"`)
 			if cancelled+failed != 1 {
-				t.Errorf("the prefill instance counts %v cancelled and %v failed requests", cancelled,
+				t.Errorf("the prefill instance counts %v cancelled and %v failed requests",
+					cancelled,
 					failed)
 			}
 			c.rest(t)
@@ -264,7 +268,8 @@ func TestSlowTransferIsNoFailure(t *testing.T) {
 	if passed := p.passed.Load(); passed < size || took < 1500*time.Millisecond {
 		t.Errorf("%d bytes of %d passed in %v", passed, size, took)
 	}
-	if n := c.decode.metric("engine_transfer_bytes_total", `direction="receive"`); n != float64(size) {
+	if n := c.decode.metric("engine_transfer_bytes_total",
+		`direction="receive"`); n != float64(size) {
 		t.Errorf("%v bytes of KV were received, want %v", n, size)
 	}
 	c.rest(t)

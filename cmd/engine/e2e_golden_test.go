@@ -115,7 +115,8 @@ func TestRunGivesTheGoldenTokens(t *testing.T) {
 func runGolden(t *testing.T, g goldenModel) {
 	t.Setenv("HOME", t.TempDir())
 	for _, c := range g.cases(t) {
-		args := []string{"run", "--json", "--temperature", "0", "--ignore-eos", "--max-tokens", "40",
+		args := []string{"run", "--json", "--temperature", "0", "--ignore-eos", "--max-tokens",
+			"40",
 			"--token-ids", joinIDs(c.PromptIDs)}
 		if g.folder != "" {
 			args = append(args, "--model", g.folder)

@@ -122,7 +122,8 @@ func (n *node) metric(name string, labels ...string) float64 {
 }
 
 func TestSeriesMatchWholeLabels(t *testing.T) {
-	s := series{`a{role="x",old_state="free"}`: 1, `a{role="x",state="free"}`: 2, `ab{state="free"}`: 4}
+	s := series{`a{role="x",old_state="free"}`: 1, `a{role="x",state="free"}`: 2,
+		`ab{state="free"}`: 4}
 	if got := s.sum("a", `state="free"`); got != 2 {
 		t.Error(got)
 	}

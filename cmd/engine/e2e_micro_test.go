@@ -58,7 +58,8 @@ func (c *caller) handOver(end int) {
 // start generates from begin on.
 func (c *caller) start(begin int) reply {
 	c.t.Helper()
-	return post(c.t, c.decode.internal+openai.PathStartGenerate, c.body.with(fields{"begin": begin}))
+	return post(c.t, c.decode.internal+openai.PathStartGenerate,
+		c.body.with(fields{"begin": begin}))
 }
 
 // release drops the reservation, whatever became of it.
@@ -176,10 +177,11 @@ func slots(t *testing.T, list []int) (total int) {
 func TestMicroServing(t *testing.T) {
 	const decode = "[node]\nrole = \"decode\"\n"
 	l := &lab{t: t,
-		prefill: serveNode(t, "[node]\nrole = \"prefill\"\n[transfer]\npeers = [\"127.0.0.1/32\"]\n"),
-		decode:  serveNode(t, decode),
-		strict:  serveNode(t, decode+"[transfer]\non_failure = \"error\"\n"),
-		other:   serveNode(t, decode+"[kv_cache]\npage_size = 32\n"),
+		prefill: serveNode(t,
+			"[node]\nrole = \"prefill\"\n[transfer]\npeers = [\"127.0.0.1/32\"]\n"),
+		decode: serveNode(t, decode),
+		strict: serveNode(t, decode+"[transfer]\non_failure = \"error\"\n"),
+		other:  serveNode(t, decode+"[kv_cache]\npage_size = 32\n"),
 	}
 	for _, s := range []struct {
 		name string
@@ -272,7 +274,8 @@ func cold(t *testing.T, l *lab) {
 		prepared := l.decode.metric("engine_requests", `state="prepared"`)
 		all := l.decode.metric("engine_requests")
 		if pinned != 7 || prepared != 1 || all != 1 {
-			return fmt.Errorf("%v pages held, %v requests prepared, %v in all", pinned, prepared, all)
+			return fmt.Errorf("%v pages held, %v requests prepared, %v in all", pinned, prepared,
+				all)
 		}
 		return nil
 	})

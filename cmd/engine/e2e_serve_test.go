@@ -171,7 +171,8 @@ func streamsTwo(t *testing.T, c *cluster) {
 			}
 		}
 	}
-	if texts != [2]string{cases[0].Text, cases[1].Text} || reasons != [2]string{"length", "length"} {
+	if texts != [2]string{cases[0].Text, cases[1].Text} || reasons != [2]string{"length",
+		"length"} {
 		t.Errorf("%q %q", texts, reasons)
 	}
 	if n := len(cases[0].PromptIDs) + len(cases[1].PromptIDs); usage == nil ||
@@ -222,7 +223,8 @@ func typesErrors(t *testing.T, c *cluster) {
 			strings.Repeat("word ", 600) + `"}]}`, 400, "context_length_exceeded",
 			"maximum context length is 512 tokens"},
 		{"POST", chat, `{"messages": []}`, 400, "", "messages"},
-		{"POST", completions, strings.Repeat(" ", 70<<10) + `{}`, 413, "request_too_large", "max_body"},
+		{"POST", completions, strings.Repeat(" ", 70<<10) + `{}`, 413, "request_too_large",
+			"max_body"},
 		{"GET", c.router.api + "/v1/nosuch", "", 404, "unknown_url", "/v1/nosuch"},
 		{"GET", completions, "", 405, "method_not_allowed", "POST"},
 		{"DELETE", c.router.api + "/v1/models", "", 405, "method_not_allowed", "GET"},
@@ -237,14 +239,17 @@ func typesErrors(t *testing.T, c *cluster) {
 			t.Fatal(err)
 		}
 		code, message := r.failure(t)
-		if r.status != e.status || e.code != "" && code != e.code || !strings.Contains(message, e.says) {
-			t.Errorf("%s %s %.80s: %d %s %q, want %d %s %q", e.method, e.url, e.body, r.status, code,
+		if r.status != e.status || e.code != "" && code != e.code || !strings.Contains(message,
+			e.says) {
+			t.Errorf("%s %s %.80s: %d %s %q, want %d %s %q", e.method, e.url, e.body, r.status,
+				code,
 				message, e.status, e.code, e.says)
 		}
 		if allow := r.header.Get("Allow"); (allow != "") != (e.status == 405) {
 			t.Errorf("%s %s: Allow %q", e.method, e.url, allow)
 		}
-		if r.header.Get("X-Request-Id") == "" || r.header.Get("Content-Type") != "application/json" {
+		if r.header.Get("X-Request-Id") == "" ||
+			r.header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %s: headers %v", e.method, e.url, r.header)
 		}
 	}
@@ -270,7 +275,8 @@ func cancelsStream(t *testing.T, c *cluster) {
 	}
 	l.leave()
 	c.rest(t)
-	if got := c.decode.metric("engine_requests_finished_total", `reason="cancelled"`); got == before {
+	if got := c.decode.metric("engine_requests_finished_total",
+		`reason="cancelled"`); got == before {
 		t.Error("no request counts as cancelled on the decode instance")
 	}
 }
@@ -296,7 +302,8 @@ func cancelsRequest(t *testing.T, c *cluster) {
 		t.Error("the request was answered before it could be left")
 	}
 	c.rest(t)
-	if got := c.decode.metric("engine_requests_finished_total", `reason="cancelled"`); got == before {
+	if got := c.decode.metric("engine_requests_finished_total",
+		`reason="cancelled"`); got == before {
 		t.Error("no request counts as cancelled on the decode instance")
 	}
 }
@@ -336,7 +343,8 @@ func TestDemo(t *testing.T) {
 	}
 	p.wait(0)
 	for _, n := range nodes {
-		if _, err := send(t.Context(), http.MethodGet, n.internal+"/live", io.Reader(nil)); err == nil {
+		if _, err := send(t.Context(), http.MethodGet, n.internal+"/live",
+			io.Reader(nil)); err == nil {
 			t.Errorf("%s still answers", n.internal)
 		}
 	}

@@ -84,7 +84,8 @@ func (s *transcript) String() string {
 	return s.text.String()
 }
 
-// await returns the submatches of a pattern once it is there; nil if the time or the text has ended.
+// await returns the submatches of a pattern once it is there; nil if the time or the text has
+// ended.
 func (s *transcript) await(pattern *regexp.Regexp) []string {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -248,7 +249,8 @@ func prepareNode(t *testing.T, text string) *node {
 	if !strings.Contains(text, "[listen]") {
 		text += "\n[listen]\napi = \"127.0.0.1:0\"\ninternal = \"127.0.0.1:0\"\n"
 	}
-	n.rewrite(t, strings.Replace(text, "[listen]\n", fmt.Sprintf("[listen]\nadmin = %q\n", n.admin), 1))
+	n.rewrite(t, strings.Replace(text, "[listen]\n", fmt.Sprintf("[listen]\nadmin = %q\n", n.admin),
+		1))
 	return n
 }
 

@@ -51,7 +51,8 @@ func openPair(ctx context.Context, cfg *config.Config, show *loading) (*pair, er
 			one.model = shared
 		}
 		p.observers[i] = &observer{log: log}
-		if one.policies, err = openPolicies(ctx, cfg, plugins.Options{}, p.observers[i]); err != nil {
+		if one.policies, err = openPolicies(ctx, cfg, plugins.Options{},
+			p.observers[i]); err != nil {
 			return nil, err
 		}
 		started, err := one.start(ctx)

@@ -78,8 +78,8 @@ func changed(changes []config.Change, prefix string) bool {
 	})
 }
 
-// reloadPolicy makes room for a longer queue, and loads and activates the policy if the file changed
-// anything about it.
+// reloadPolicy makes room for a longer queue, and loads and activates the policy if the file
+// changed anything about it.
 func (i *instance) reloadPolicy(ctx context.Context, changes []config.Change,
 	after *config.Config) error {
 	if i.policies == nil {

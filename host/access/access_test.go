@@ -22,7 +22,8 @@ func newClock() *clock { return &clock{time.Unix(1_000_000, 0)} }
 func (c *clock) now() time.Time       { return c.at }
 func (c *clock) pass(d time.Duration) { c.at = c.at.Add(d) }
 func key(name string, l Limits) Key {
-	return Key{Name: name, Hash: sha256.Sum256([]byte("secret-" + name)), Models: []string{"*"}, Limits: l}
+	return Key{Name: name, Hash: sha256.Sum256([]byte("secret-" + name)), Models: []string{"*"},
+		Limits: l}
 }
 func post(authorization string) *http.Request {
 	r := httptest.NewRequest("POST", "/v1/completions", nil)
@@ -188,7 +189,8 @@ func TestTokensAreSettled(t *testing.T) {
 	}
 	c.pass(time.Hour)
 	v = visit()
-	if fault := v.Spend(2000); fault != nil { // More than a minute's worth: a full bucket is enough.
+	// More than a minute's worth: a full bucket is enough.
+	if fault := v.Spend(2000); fault != nil {
 		t.Fatal(fault)
 	}
 	v.Settle(1800)

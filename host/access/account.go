@@ -52,8 +52,9 @@ func (a *account) enter(now time.Time) *openai.Error {
 			"the limit at once (concurrent_requests)", most)
 	}
 	if wait := take(a.requests, 1, now); wait > 0 {
-		e := openai.Errorf(openai.CodeRateLimit, "", "the limit of %d requests a minute is reached "+
-			"(requests_per_minute); try again in %v", a.limits.RequestsPerMinute, shown(wait))
+		e := openai.Errorf(openai.CodeRateLimit, "",
+			"the limit of %d requests a minute is reached "+
+				"(requests_per_minute); try again in %v", a.limits.RequestsPerMinute, shown(wait))
 		e.RetryAfter = wait
 		return e
 	}

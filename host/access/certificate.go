@@ -38,7 +38,10 @@ func OpenCertificate(certFile, keyFile string, now func() time.Time, log *slog.L
 // Config is for a listener that shows the certificate.
 func (c *Certificate) Config() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.get(), nil }}
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return c.get(),
+				nil
+		}}
 }
 
 // get returns the newest certificate that could be read. One that cannot leaves the one before in

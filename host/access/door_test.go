@@ -51,7 +51,8 @@ func TestOrigins(t *testing.T) {
 		{[]string{a}, "GET", a + ".evil", 200, ""},
 	} {
 		w := ask(c.allowed, c.method, c.origin)
-		if got := w.Header().Get("Access-Control-Allow-Origin"); w.Code != c.status || got != c.allow {
+		if got := w.Header().Get("Access-Control-Allow-Origin"); w.Code != c.status ||
+			got != c.allow {
 			t.Errorf("%v %s from %q: %d, allows %q", c.allowed, c.method, c.origin, w.Code, got)
 		}
 		if c.status == 204 && w.Header().Get("Access-Control-Allow-Headers") !=

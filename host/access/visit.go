@@ -47,8 +47,9 @@ func (v *Visit) Allows(model string) *openai.Error {
 	if v == nil || v.anyModel || slices.Contains(v.models, model) {
 		return nil
 	}
-	return openai.Errorf(openai.CodeModelNotAllowed, "model", "the key %q may not use the model %q; "+
-		"it may use: %s", v.name, model, strings.Join(v.models, ", "))
+	return openai.Errorf(openai.CodeModelNotAllowed, "model",
+		"the key %q may not use the model %q; "+
+			"it may use: %s", v.name, model, strings.Join(v.models, ", "))
 }
 
 // Spend takes the tokens that a request may need. Settle corrects that once they are known.

@@ -51,7 +51,8 @@ func TestForcedCalls(t *testing.T) {
 		b.model.ToolParser = style
 		for seed := range 8 {
 			var r openai.ChatResponse
-			b.post(chatPath, fmt.Sprintf(`{%s,"seed":%d,"tool_choice":%s}`, weather, seed, named), &r)
+			b.post(chatPath, fmt.Sprintf(`{%s,"seed":%d,"tool_choice":%s}`, weather, seed, named),
+				&r)
 			m := r.Choices[0].Message
 			var got struct {
 				City string

@@ -69,7 +69,8 @@ func TestEnvironmentWithoutFile(t *testing.T) {
 		t.Errorf("%+v %v", c, problems)
 	}
 	c, problems = LoadUnder("", nil)
-	if c == nil || problems != nil || Diff(c, Default()) != nil || c.Origin("api.max_n") != "default" {
+	if c == nil || problems != nil || Diff(c, Default()) != nil ||
+		c.Origin("api.max_n") != "default" {
 		t.Errorf("%+v %v", c, problems)
 	}
 }
@@ -136,7 +137,8 @@ func TestKeyFile(t *testing.T) {
 	k := c.Keys[0]
 	if k.Name != "acme-prod" || k.Tenant != "acme" || k.Hash[0] != 0x2b ||
 		k.RequestsPerMinute != To(600) || k.ConcurrentRequests != To(0) || k.TokensPerMinute.Set ||
-		!slices.Equal(k.Models, []string{"a", "b"}) || !slices.Equal(c.Keys[1].Models, []string{"*"}) {
+		!slices.Equal(k.Models, []string{"a", "b"}) || !slices.Equal(c.Keys[1].Models,
+		[]string{"*"}) {
 		t.Errorf("%+v", c.Keys)
 	}
 	before := c

@@ -85,7 +85,8 @@ func (k *keyChecker) list(value any, n *node) {
 		key := k.key(item, at)
 		first := func(same func(Key) bool) int { return slices.IndexFunc(k.keys, same) }
 		if j := first(func(o Key) bool { return o.Name == key.Name }); j >= 0 && key.Name != "" {
-			k.report(at.child("name").value, "E303", fmt.Sprintf("two keys are called %q", key.Name),
+			k.report(at.child("name").value, "E303", fmt.Sprintf("two keys are called %q",
+				key.Name),
 				"a name tells keys apart in logs")
 		}
 		if j := first(func(o Key) bool { return o.Hash == key.Hash }); j >= 0 &&
@@ -179,7 +180,8 @@ func (k *keyChecker) hash(n *node, value any, into *[32]byte) {
 // tenantForm is a tenant's name as a header could hold it.
 var tenantForm = &form{"a tenant's name", func(s string) string {
 	const most = 128
-	if len(s) > most || strings.TrimFunc(s, func(r rune) bool { return r >= ' ' && r <= '~' }) != "" {
+	if len(s) > most || strings.TrimFunc(s,
+		func(r rune) bool { return r >= ' ' && r <= '~' }) != "" {
 		return "write at most 128 printable ASCII characters"
 	}
 	return ""

@@ -9,9 +9,9 @@ import (
 	"math"
 )
 
-// sampleNoted is sample, and a debug line with the step, the token and a digest of the logits it came
-// from, so that runs can be compared bit for bit, also across processes. Without debug lines nothing
-// is computed: a row is thousands of numbers.
+// sampleNoted is sample, and a debug line with the step, the token and a digest of the logits it
+// came from, so that runs can be compared bit for bit, also across processes. Without debug lines
+// nothing is computed: a row is thousands of numbers.
 func (e *Engine) sampleNoted(step uint64, r *request, logits []float32) outcome {
 	if !e.options.Log.Enabled(context.Background(), slog.LevelDebug) {
 		return e.sample(r, logits)

@@ -84,8 +84,8 @@ func (e *Engine) Reset(ctx context.Context) error {
 	return err
 }
 
-// SetLimits changes the scheduler's numbers between two steps, and how many requests may be on their
-// way in.
+// SetLimits changes the scheduler's numbers between two steps, and how many requests may be on
+// their way in.
 func (e *Engine) SetLimits(ctx context.Context, l scheduler.Limits) error {
 	_, err := call(ctx, e, func() (struct{}, error) {
 		return struct{}{}, e.scheduler.SetLimits(l)

@@ -89,7 +89,8 @@ func TestDashboardDrawsWhatIsThere(t *testing.T) {
 }
 
 // checkTarget returns the families that an expression reads, or what is wrong with it.
-func checkTarget(all map[string]family, expr, legendFormat string) (names []string, problem string) {
+func checkTarget(all map[string]family, expr, legendFormat string) (names []string,
+	problem string) {
 	var labels []string
 	for _, found := range seriesIn.FindAllStringSubmatch(expr, -1) {
 		name := found[1]
@@ -176,7 +177,8 @@ func TestTenantsAreBounded(t *testing.T) {
 	if n := strings.Count(text, "\nengine_tenant_service_tokens_total{"); n != maxTenants+1 {
 		t.Errorf("%d tenants have a series", n)
 	}
-	for _, want := range []string{`tenant="tenant3"} 7`, `tenant="acme"} 30`, `tenant="other"} 142`} {
+	for _, want := range []string{`tenant="tenant3"} 7`, `tenant="acme"} 30`,
+		`tenant="other"} 142`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}

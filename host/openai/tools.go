@@ -169,8 +169,9 @@ func (t *Tools) complete(f *Format) *Error {
 	}
 	switch {
 	case len(t.List) == 0 && t.Forced():
-		return Errorf(CodeInvalidValue, "tool_choice", "tool_choice asks for a call, but there are "+
-			"no tools")
+		return Errorf(CodeInvalidValue, "tool_choice",
+			"tool_choice asks for a call, but there are "+
+				"no tools")
 	case !named:
 		return Errorf(CodeInvalidValue, "tool_choice", "tool_choice names %.70q, which is not "+
 			"among the tools", t.Named)

@@ -115,11 +115,13 @@ func TestARefusalIsHandedOn(t *testing.T) {
 	d0, d1 := newInstance(t, "d0", "x"), newInstance(t, "d1", "x")
 	r := fleet(t, nil, []*fakeInstance{d0, d1})
 	d0.set(func() {
-		d0.fail[openai.PathStartGenerate] = openai.Errorf(openai.CodeContextLength, "prompt", "long")
+		d0.fail[openai.PathStartGenerate] = openai.Errorf(openai.CodeContextLength, "prompt",
+			"long")
 	})
 	_, _, err := ask(t.Context(), r)
 	var fault *generation.Error
-	if !errors.As(err, &fault) || fault.Code != generation.CodeContextLength || fault.Param != "prompt" {
+	if !errors.As(err, &fault) || fault.Code != generation.CodeContextLength ||
+		fault.Param != "prompt" {
 		t.Fatalf("error %v", err)
 	}
 	if d1.seen() != "" {
