@@ -18,7 +18,7 @@ func policyLoad(ctx context.Context, o loadOptions, s streams) error {
 	if o.config != "" && !json.Valid([]byte(o.config)) {
 		return usageError("--config is not JSON: %s", o.config)
 	}
-	ask := admin.Load{Name: o.source, Activate: o.activate, Config: json.RawMessage(o.config)}
+	ask := admin.LoadPolicy{Name: o.source, Activate: o.activate, Config: json.RawMessage(o.config)}
 	if strings.HasSuffix(o.source, ".wasm") {
 		wasm, err := readModule(o.source)
 		if err != nil {

@@ -1,5 +1,6 @@
-// Package admin is the HTTP face for the operator: policies and reload. It is served on a unix
-// socket that only the owner can open, or on loopback; never on the listeners of applications.
+// Package admin is the HTTP face for the operator: policies, reload and what goes on. It is served
+// on a unix socket that only the owner can open, or on loopback; never on the listeners of
+// applications.
 package admin
 
 import (
@@ -33,17 +34,21 @@ type Options struct {
 	Limits plugins.Limits
 	// Reload reads the configuration again and applies what it can.
 	Reload func(ctx context.Context) (Reloaded, error)
+	// State says what the instance does now.
+	State func(ctx context.Context) State
+	// Dashboard is the dashboard for Grafana.
+	Dashboard []byte
 }
 
-// Load asks for a module: by its bytes, or by a name that the instance knows when Wasm is empty.
-type Load struct {
+// LoadPolicy asks for a module: by its bytes, or by a name that the instance knows when Wasm is empty.
+type LoadPolicy struct {
 	Name     string          `json:"name"`
 	Wasm     []byte          `json:"wasm,omitempty"`
 	Config   json.RawMessage `json:"config,omitempty"`
 	Activate bool            `json:"activate"`
 }
 
-// Loaded answers a Load. Swap is nil when it was not activated.
+// Loaded answers a LoadPolicy. Swap is nil when it was not activated.
 type Loaded struct {
 	Status plugins.Status `json:"status"`
 	Swap   *plugins.Swap  `json:"swap,omitempty"`
@@ -84,6 +89,8 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("POST /policies/load", answer(s.load))
 	mux.HandleFunc("POST /policies/rollback", answer(s.rollback))
 	mux.HandleFunc("POST /reload", answer(s.reload))
+	mux.HandleFunc("GET /state", answer(s.state))
+	mux.HandleFunc("GET /dashboard", s.dashboard)
 	return mux
 }
 
@@ -132,7 +139,7 @@ func (s *server) load(ctx context.Context, body []byte) (Loaded, error) {
 	if s.options.Policies == nil {
 		return Loaded{}, errNoPolicies
 	}
-	var ask Load
+	var ask LoadPolicy
 	if err := json.Unmarshal(body, &ask); err != nil {
 		return Loaded{}, errors.New("the request is not understood: " + err.Error())
 	}
