@@ -71,6 +71,10 @@ func decode(call string, body []byte) (any, *Error) {
 		return DecodeRemoteSend(body, Limits{})
 	case "start_generate":
 		return DecodeStartGenerate(body, Limits{})
+	case "tokenize":
+		return DecodeTokenize(body, Limits{})
+	case "detokenize":
+		return DecodeDetokenize(body)
 	}
 	panic(call)
 }
@@ -233,7 +237,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		calls := "completion chat prep_recv remote_send start_generate"
+		calls := "completion chat prep_recv remote_send start_generate tokenize detokenize"
 		for call := range strings.FieldsSeq(calls) {
 			got, err := decode(call, body)
 			if err == nil {

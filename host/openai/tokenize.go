@@ -82,7 +82,10 @@ func DecodeTokenize(body []byte, l Limits) (*Tokenize, *Error) {
 	if !hasPrompt && t.Messages == nil {
 		return nil, Errorf(CodeMissingField, "prompt", "prompt or messages is missing")
 	}
-	return t, t.Tools.complete(nil)
+	if err := t.Tools.complete(nil); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // DecodeDetokenize reads the body of a detokenize request.
