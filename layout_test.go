@@ -84,7 +84,7 @@ var layout = []row{
 		pkg: "host/engine",
 		imports: "host/batch host/generation host/kvcache host/sample host/scheduler " +
 			"host/transfer",
-		tests: "net",
+		tests: "abi net",
 	},
 	{
 		pkg: "host/api",
@@ -116,6 +116,7 @@ var layout = []row{
 		pkg: "cmd/engine", imports: "*",
 		outside: "net net/http os/exec syscall github.com/spf13/cobra " +
 			"github.com/lmittmann/tint github.com/vbauerster/mpb golang.org/x/sys",
+		tests: "github.com/santhosh-tekuri/jsonschema",
 	},
 }
 

@@ -13,8 +13,8 @@ func TestEveryErrorHasOneShape(t *testing.T) {
 	b := newBench(t, "And")
 	const messages = `"messages":[{"role":"user","content":"a"}]`
 	schema := func(s string) string {
-		return `{` + messages + `,"response_format":{"type":"json_schema","json_schema":{"schema":` +
-			s + `}}}`
+		return `{` + messages + `,"response_format":{"type":"json_schema",` +
+			`"json_schema":{"schema":` + s + `}}}`
 	}
 	for _, c := range []struct {
 		method, path, body string
