@@ -41,8 +41,9 @@ func TestSchemaBecomesAConstraint(t *testing.T) {
 // weather is a chat with two tools.
 const weather = hello + `,"max_tokens":200,"tools":[{"type":"function","function":{
 	"name":"get_weather","parameters":{"type":"object","properties":{
-	"city":{"enum":["Rome","Oslo"]},"days":{"type":"integer","minimum":1,"maximum":9}},"required":["city","days"],
-	"additionalProperties":false}}},{"type":"function","function":{"name":"now"}}]`
+	"city":{"enum":["Rome","Oslo"]},"days":{"type":"integer","minimum":1,"maximum":9}},
+	"required":["city","days"],"additionalProperties":false}}},
+	{"type":"function","function":{"name":"now"}}]`
 
 func TestForcedCalls(t *testing.T) {
 	const named = `{"type":"function","function":{"name":"get_weather"}}`

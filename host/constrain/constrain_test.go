@@ -266,3 +266,33 @@ func BenchmarkFirst(b *testing.B) {
 		f.New().Mask(logits, 400, []int32{end})
 	}
 }
+
+// BenchmarkCold is a token of outputs whose states are all new, compiling not counted.
+func BenchmarkCold(b *testing.B) {
+	all, v := schemas(b), words(b)
+	logits, chance := make([]float32, v.size), rand.New(rand.NewPCG(7, 0))
+	var s *State
+	left, at := 0, 0
+	for b.Loop() {
+		if left == 0 {
+			b.StopTimer()
+			for s = nil; s == nil; at++ {
+				if f, err := Schema(all[at%len(all)].Schema, v); err == nil {
+					s = f.New()
+				}
+			}
+			left = s.Least() + 60
+			b.StartTimer()
+		}
+		clear(logits)
+		s.Mask(logits, left, []int32{end})
+		id := int32(chance.IntN(len(logits)))
+		for math.IsInf(float64(logits[id]), -1) {
+			id = (id + 1) % int32(len(logits))
+		}
+		left--
+		if id == end || s.Accept(id) {
+			left = 0
+		}
+	}
+}

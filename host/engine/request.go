@@ -175,7 +175,8 @@ func (e *Engine) finished(r *request, finish generation.Finish, err error) Finis
 	now := e.Now()
 	f := Finished{
 		ID: r.ask.ID, Tenant: r.ask.Hints.Tenant, PromptTokens: len(r.ask.Prompt),
-		OutputTokens: r.generated, Report: r.report, Total: now - r.accepted, Reason: string(finish), Kind: r.kind,
+		OutputTokens: r.generated, Report: r.report, Total: now - r.accepted,
+		Reason: string(finish), Kind: r.kind,
 	}
 	if r.first > 0 {
 		f.FirstToken = r.first - r.accepted
