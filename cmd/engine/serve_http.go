@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,7 +78,9 @@ func (s *servers) listenInternal(address string) (net.Listener, string, error) {
 }
 
 // open serves the applications' listener, if the configuration names one.
-func (s *servers) open(address string, server *api.Server, handler http.Handler) error {
+func (s *servers) open(address string, secured *tls.Config, server *api.Server,
+	handler http.Handler,
+) error {
 	if address == "" {
 		return nil
 	}
@@ -86,7 +89,7 @@ func (s *servers) open(address string, server *api.Server, handler http.Handler)
 		return err
 	}
 	s.api = l.Addr().String()
-	s.serve(l, server, handler)
+	s.serveWith(l, secured, server, handler)
 	return nil
 }
 
@@ -103,18 +106,33 @@ func (s *servers) openAdmin(address string, handler http.Handler) error {
 
 // serve answers on a listener until close.
 func (s *servers) serve(l net.Listener, counted *api.Server, handler http.Handler) {
-	h := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+	s.serveWith(l, nil, counted, handler)
+}
+
+// serveWith answers behind a certificate, unless it is nil.
+func (s *servers) serveWith(l net.Listener, secured *tls.Config, counted *api.Server,
+	handler http.Handler,
+) {
+	h := &http.Server{TLSConfig: secured, Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	if counted != nil {
 		counted.Limit(h)
 	}
 	s.list = append(s.list, h)
 	s.wait.Go(func() {
-		err := h.Serve(l)
+		err := serveOn(h, l)
 		if !errors.Is(err, http.ErrServerClosed) && s.failed != nil {
 			s.failed(fmt.Errorf("serve %s: %w", l.Addr(), err))
 		}
 	})
+}
+
+// serveOn serves TLS where the server has a certificate.
+func serveOn(h *http.Server, l net.Listener) error {
+	if h.TLSConfig != nil {
+		return h.ServeTLS(l, "", "")
+	}
+	return h.Serve(l)
 }
 
 // close lets answers that are being written end for a moment, then closes all connections.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/host/access"
 	"github.com/kvrelay/engine/host/admin"
 	"github.com/kvrelay/engine/host/api"
 	"github.com/kvrelay/engine/host/config"
@@ -30,6 +31,10 @@ type instance struct {
 	servers *servers
 	ready   atomic.Bool
 	loading *loading
+	gate    *access.Gate
+	meter   *meter
+	router  *fronted    // nil unless this is one
+	who     admin.State // the part of it that never changes
 
 	model    *loaded   // nil on a router
 	engine   *running  // nil on a router
@@ -77,6 +82,8 @@ func (i *instance) open(ctx context.Context, s streams) error {
 	})
 	i.servers = &servers{log: i.log}
 	i.loading = newLoading(s.err, i.log)
+	i.who = admin.State{Node: i.cfg.NodeName(), Role: string(i.cfg.Node.Role), Version: release}
+	i.gate, i.meter = access.New(accessRules(i.cfg), time.Now), newMeter(time.Now)
 	open := i.openEngine
 	if i.cfg.Node.Role == config.RoleRouter {
 		open = i.openRouter
@@ -120,7 +127,7 @@ func (i *instance) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	watch := &watch{metrics: i.metrics, policy: observer.name}
+	watch := &watch{metrics: i.metrics, meter: i.meter, policy: observer.name}
 	s := setup{cfg: i.cfg, role: i.cfg.Node.Role, model: i.model.model,
 		context:  i.model.api.Context,
 		policies: i.policies, watch: watch, address: address, log: i.log}
@@ -137,7 +144,7 @@ func (i *instance) openEngine(ctx context.Context) error {
 		mux := transfer.NewMux(listener, i.engine.receiver)
 		i.servers.serve(mux.HTTP(), server, server.Internal())
 	}
-	return i.servers.open(i.cfg.Listen.API, server, server.API())
+	return i.openAPI(server)
 }
 
 // server completes what every role's server has.
@@ -147,7 +154,8 @@ func (i *instance) server(o api.Options) *api.Server {
 	o.MaxBody, o.MaxStop, o.MaxConnections = int64(c.MaxBody), c.MaxStop, c.MaxConnections
 	o.MaxN, o.MaxHeader = c.MaxN, int(c.MaxHeader)
 	o.RequestTimeout, o.WriteTimeout = c.RequestTimeout, c.WriteTimeout
-	o.KeepAlive, o.Watch = c.SSEKeepalive, httpWatch{i.metrics}
+	o.KeepAlive, o.Watch = c.SSEKeepalive, httpWatch{i.metrics, i.meter}
+	o.Gate, o.Page, o.LogPrompts = i.gate, i.page(), i.cfg.Telemetry.LogPrompts
 	ready := o.Ready
 	o.Ready = func() *openai.Error {
 		if !i.ready.Load() {
@@ -187,7 +195,7 @@ func (i *instance) openAdmin() error {
 	if err != nil || address == "" {
 		return err
 	}
-	o := admin.Options{Reload: i.reload, Limits: policyLimits(i.cfg)}
+	o := admin.Options{Reload: i.reload, State: i.state, Dashboard: metrics.Dashboard(), Limits: policyLimits(i.cfg)}
 	if i.policies != nil {
 		o.Policies = i.policies.Host
 		o.Named = i.namedPolicy

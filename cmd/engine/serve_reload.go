@@ -10,6 +10,7 @@ import (
 
 	"github.com/kvrelay/engine/host/admin"
 	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/router"
 	"github.com/kvrelay/engine/plugins"
 )
 
@@ -37,6 +38,9 @@ func (i *instance) reload(ctx context.Context) (admin.Reloaded, error) {
 		config.Report(&text, problems)
 		i.log.Error("reload refused: the file has problems", "file", i.file)
 		return admin.Reloaded{Problems: text.String(), Generation: i.reloads.generation}, nil
+	}
+	if err := i.staysClosed(after); err != nil {
+		return admin.Reloaded{}, err
 	}
 	changes := config.Diff(i.cfg, after)
 	// What does not load must change nothing: the policy goes first.
@@ -66,9 +70,49 @@ func (i *instance) takes(c config.Change) bool {
 	if !c.Reloadable {
 		return false
 	}
-	router := strings.HasPrefix(c.Key, "router.")
-	return router == (i.cfg.Node.Role == config.RoleRouter) && !router ||
-		c.Key == "telemetry.log_level"
+	isRouter := i.cfg.Node.Role == config.RoleRouter
+	switch table, _, _ := strings.Cut(c.Key, "."); table {
+	case "auth", "limits", "telemetry":
+		return true
+	case "router":
+		return isRouter
+	}
+	return !isRouter
+}
+
+// staysClosed refuses a file that is right by itself but would leave a listener of this instance
+// open: a new address needs a restart, and the old one stays until then.
+func (i *instance) staysClosed(after *config.Config) error {
+	a := after.Auth
+	if a.Mode == config.AuthKeys || a.OpenToNetwork || !config.BeyondLoopback(i.cfg.Listen.API) {
+		return nil
+	}
+	return fmt.Errorf("the API listens on %s until a restart, and nobody would be asked for a "+
+		"key: keep auth.mode = %q for now, or restart", i.cfg.Listen.API, config.AuthKeys)
+}
+
+// reloadDoor applies who may enter, and on a router who answers.
+func (i *instance) reloadDoor(changes []config.Change, after *config.Config) error {
+	if changed(changes, "auth") || changed(changes, "limits") {
+		i.gate.Replace(accessRules(after))
+	}
+	if i.router == nil || !changed(changes, "router.prefill") &&
+		!changed(changes, "router.decode") {
+		return nil
+	}
+	before := i.router.Instances()
+	err := i.router.Replace(endpoints(after.Router.Prefill), endpoints(after.Router.Decode))
+	if err != nil {
+		return err
+	}
+	stay := i.router.Instances()
+	for _, old := range before {
+		same := func(p router.Place) bool { return p.Name == old.Name && p.Role == old.Role }
+		if !slices.ContainsFunc(stay, same) {
+			i.metrics.ForgetInstance(old.Name, old.Role.String())
+		}
+	}
+	return nil
 }
 
 // changed reports whether a key, or one below a table, is among the changes.
@@ -110,7 +154,7 @@ func (i *instance) reloadNumbers(ctx context.Context, changes []config.Change,
 		}
 	}
 	i.level.Set(logLevel(after))
-	return nil
+	return i.reloadDoor(changes, after)
 }
 
 // keep makes the new configuration the running one, except for what needs a restart: that is told
@@ -123,6 +167,8 @@ func (i *instance) keep(changes []config.Change, after *config.Config) {
 		running.Transfer.Peers = after.Transfer.Peers
 		running.Transfer.MaxRate = after.Transfer.MaxRate
 		running.Telemetry.LogLevel = after.Telemetry.LogLevel
+		running.Auth, running.Keys, running.Limits = after.Auth, after.Keys, after.Limits
+		running.Router.Prefill, running.Router.Decode = after.Router.Prefill, after.Router.Decode
 		after = &running
 	}
 	i.cfg = after

@@ -24,6 +24,7 @@ func (i *instance) openRouter(ctx context.Context) error {
 	}
 	go r.Run(ctx)
 	models := &routerModels{cfg: i.cfg, router: r}
+	i.router = newFronted(r, models)
 	server := i.server(api.Options{Model: models.get, Source: r, Ready: r.Ready,
 		Identity: func() openai.Instance {
 			return openai.Instance{Name: i.cfg.NodeName(), Role: string(config.RoleRouter)}
@@ -35,7 +36,7 @@ func (i *instance) openRouter(ctx context.Context) error {
 	if listener != nil {
 		i.servers.serve(listener, server, server.Health())
 	}
-	return i.servers.open(i.cfg.Listen.API, server, server.API())
+	return i.openAPI(server)
 }
 
 func endpoints(list []config.Instance) []router.Endpoint {
@@ -79,6 +80,26 @@ func (m *routerModels) get() (*api.Model, *openai.Error) {
 	return made, nil
 }
 
+// apiURL is where applications reach the instance.
+func (i *instance) apiURL() string {
+	if i.cfg.API.TLS.CertFile != "" {
+		return "https://" + i.servers.api
+	}
+	return "http://" + i.servers.api
+}
+
+// door says who may enter, and where the page is.
+func (i *instance) door() string {
+	text := ""
+	if i.cfg.API.UI {
+		text += "   page /ui"
+	}
+	if i.cfg.Auth.Mode == config.AuthKeys {
+		text += fmt.Sprintf("   %d keys", len(i.cfg.Keys))
+	}
+	return text
+}
+
 // announce says what serves where, and how to try it.
 func (i *instance) announce(s streams) error {
 	file := i.file
@@ -99,7 +120,7 @@ func (i *instance) announce(s streams) error {
 			status.Digest[:min(7, len(status.Digest))])
 	}
 	if i.servers.api != "" {
-		line("api", "http://%s/v1        metrics /metrics", i.servers.api)
+		line("api", "%s/v1        metrics /metrics%s", i.apiURL(), i.door())
 	}
 	if i.servers.admin != "" {
 		line("admin", "%s", i.servers.admin)
@@ -115,8 +136,8 @@ func (i *instance) announce(s streams) error {
 	if i.model != nil {
 		name = i.model.api.Names[0]
 	}
-	_, err := fmt.Fprintf(s.out, "ready. Try:  curl http://%s/v1/chat/completions "+
+	_, err := fmt.Fprintf(s.out, "ready. Try:  curl %s/v1/chat/completions "+
 		"-H 'Content-Type: application/json' \\\n             "+
-		`-d '{"model":%q,"messages":[{"role":"user","content":"hi"}]}'`+"\n", i.servers.api, name)
+		`-d '{"model":%q,"messages":[{"role":"user","content":"hi"}]}'`+"\n", i.apiURL(), name)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvrelay/engine/host/engine"
 	"github.com/kvrelay/engine/host/metrics"
+	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/placement"
 	"github.com/kvrelay/engine/host/scheduler"
 	"github.com/kvrelay/engine/host/transfer"
@@ -13,6 +14,7 @@ import (
 // watch turns what an engine and the HTTP servers tell into series.
 type watch struct {
 	metrics *metrics.Metrics
+	meter   *meter // nil where nobody asks
 	policy  func() string
 	leases  func() transfer.LeaseCounts
 	// Counters of the scheduler that were already added to the series.
@@ -34,6 +36,9 @@ func (w *watch) Step(s engine.Step) {
 	w.state(s.Stats)
 	if s.Number == 0 {
 		return
+	}
+	if w.meter != nil {
+		w.meter.step(s.PrefillTokens, s.Decodes, s.Run)
 	}
 	m := w.metrics
 	m.StepStage(metrics.Hear, s.Hear)
@@ -90,6 +95,9 @@ func (w *watch) state(s scheduler.Stats) {
 
 // Token implements engine.Watch.
 func (w *watch) Token(first bool, since time.Duration) {
+	if w.meter != nil {
+		w.meter.token(first, since)
+	}
 	if first {
 		w.metrics.FirstToken(since)
 	} else {
@@ -103,6 +111,11 @@ func (w *watch) Finished(f engine.Finished) {
 	m.RequestFinished(metrics.End(f.Reason))
 	m.PromptTokens(f.PromptTokens)
 	m.OutputTokens(f.OutputTokens)
+	served := f.OutputTokens
+	if f.Kind != scheduler.PrepareReceive { // Its prompt is counted where it was computed.
+		served += f.PromptTokens
+	}
+	m.TenantTokens(f.Tenant, served)
 	p := metrics.Phases{Queue: f.Report.Queue, Prefill: -1, Decode: -1, Whole: f.Total,
 		PerToken: -1}
 	if f.FirstToken > 0 {
@@ -151,11 +164,25 @@ func (w *watch) count(direction metrics.Direction, e transfer.Event) {
 }
 
 // httpWatch turns what a server tells into series.
-type httpWatch struct{ metrics *metrics.Metrics }
+type httpWatch struct {
+	metrics *metrics.Metrics
+	meter   *meter
+}
 
-func (w httpWatch) Answered(route string, status int) { w.metrics.HTTPRequest(route, status) }
-func (w httpWatch) Rejected(code string)              { w.metrics.RequestRejected(code) }
-func (w httpWatch) Connections(change int)            { w.metrics.AddHTTPConnections(change) }
+// Answered counts everywhere; only what asks for tokens is a request to the meter.
+func (w httpWatch) Answered(route string, status int) {
+	w.metrics.HTTPRequest(route, status)
+	switch route {
+	case "/v1/completions", "/v1/chat/completions", openai.PathRemoteSend,
+		openai.PathStartGenerate:
+		w.meter.answered(status)
+	case "refused":
+		w.meter.turnedAway(status)
+	}
+}
+
+func (w httpWatch) Rejected(code string)   { w.metrics.RequestRejected(code) }
+func (w httpWatch) Connections(change int) { w.metrics.AddHTTPConnections(change) }
 
 // routerWatch turns what a router tells into series.
 type routerWatch struct{ metrics *metrics.Metrics }

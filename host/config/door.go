@@ -5,13 +5,19 @@ import (
 	"strings"
 )
 
+// BeyondLoopback says whether an address to listen on can be reached from other machines.
+func BeyondLoopback(address string) bool {
+	host, _, ok := splitHostPort(address)
+	return ok && !strings.HasPrefix(address, "unix:") && !isLoopback(host)
+}
+
 // openAPI refuses an API that asks for no key beyond this machine, unless the file says in words
 // that it is meant; then it is a remark.
 func (c *checker) openAPI() {
 	api := c.config.Listen.API
-	host, _, ok := splitHostPort(api)
-	if c.bad["listen.api"] || c.bad["auth.mode"] || c.bad["auth.open_to_network"] || !ok ||
-		strings.HasPrefix(api, "unix:") || isLoopback(host) || c.config.Auth.Mode == AuthKeys {
+	host, _, _ := splitHostPort(api)
+	if c.bad["listen.api"] || c.bad["auth.mode"] || c.bad["auth.open_to_network"] ||
+		!BeyondLoopback(api) || c.config.Auth.Mode == AuthKeys {
 		return
 	}
 	if c.config.Auth.OpenToNetwork {
