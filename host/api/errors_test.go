@@ -11,6 +11,11 @@ import (
 // TestEveryErrorHasOneShape sends what each route refuses.
 func TestEveryErrorHasOneShape(t *testing.T) {
 	b := newBench(t, "And")
+	template, err := b.model.Tokenizer.ParseChatTemplate("bare", "{{ messages[0].content }}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.model.Template = template
 	const messages = `"messages":[{"role":"user","content":"a"}]`
 	schema := func(s string) string {
 		return `{` + messages + `,"response_format":{"type":"json_schema",` +
