@@ -19,11 +19,103 @@ after(() => demo.close());
 
 const messages = [{ role: 'user', content: 'Who was in the beginning?' }];
 
+const format = (schema) => ({ type: 'json_schema', json_schema: { name: 'f', strict: true, schema } });
+const weather = {
+  type: 'object', additionalProperties: false, required: ['city', 'days'],
+  properties: { city: { enum: ['Rome', 'Oslo'] }, days: { type: 'integer', minimum: 1, maximum: 9 } },
+};
+const tools = [
+  { type: 'function', function: { name: 'get_weather', description: 'The weather', parameters: weather } },
+];
+const judge = (text) => {
+  const { city, days } = JSON.parse(text);
+  assert.ok(['Rome', 'Oslo'].includes(city) && Number.isInteger(days) && days >= 1 && days <= 9, text);
+};
+
 test('lists models', async () => {
   const list = await client.models.list();
   assert.equal(list.data.length, 1);
   assert.equal(list.data[0].object, 'model');
   assert.equal(list.data[0].owned_by, 'engine');
+  const one = await client.models.retrieve(model);
+  assert.equal(one.id, model);
+});
+
+test('keeps to a JSON schema', async () => {
+  for (let seed = 0; seed < 5; seed++) {
+    const answer = await client.chat.completions.parse({
+      model, messages, temperature: 1.5, seed, max_tokens: 60, response_format: format(weather),
+    });
+    judge(answer.choices[0].message.content);
+  }
+  const free = await client.chat.completions.create({
+    model, messages, temperature: 1.5, max_tokens: 60, response_format: { type: 'json_object' },
+  });
+  assert.equal(typeof JSON.parse(free.choices[0].message.content), 'object');
+});
+
+test('calls tools', async () => {
+  const request = { model, messages, tools, temperature: 1.2, seed: 3, max_tokens: 120 };
+  for (const tool_choice of ['required', { type: 'function', function: { name: 'get_weather' } }]) {
+    const { message, finish_reason } = (await client.chat.completions.create({
+      ...request, tool_choice, parallel_tool_calls: false,
+    })).choices[0];
+    assert.equal(finish_reason, 'tool_calls');
+    assert.equal(message.content, null);
+    assert.equal(message.tool_calls.length, 1);
+    const call = message.tool_calls[0];
+    assert.equal(call.function.name, 'get_weather');
+    judge(call.function.arguments);
+    const after = await client.chat.completions.create({
+      ...request, messages: [...messages, message, { role: 'tool', tool_call_id: call.id, content: '20' }],
+    });
+    assert.ok(after.choices[0].message.content !== undefined);
+  }
+  const none = await client.chat.completions.create({ ...request, tool_choice: 'none' });
+  assert.equal(none.choices[0].message.tool_calls, undefined);
+});
+
+test('streams a tool call', async () => {
+  const stream = client.chat.completions.stream({
+    model, messages, tools, tool_choice: 'required', parallel_tool_calls: false, max_tokens: 120,
+  });
+  const message = await stream.finalMessage();
+  assert.equal(message.tool_calls.length, 1);
+  assert.match(message.tool_calls[0].id, /^call_/);
+  judge(message.tool_calls[0].function.arguments);
+});
+
+test('tells log-probabilities and several answers', async () => {
+  const chat = await client.chat.completions.create({
+    model, messages, max_tokens: 4, logprobs: true, top_logprobs: 2, n: 2, seed: 1,
+    presence_penalty: 0.5, frequency_penalty: 0.5, logit_bias: { 44: -100 },
+  });
+  assert.deepEqual(chat.choices.map((c) => c.index), [0, 1]);
+  for (const { logprobs } of chat.choices) {
+    assert.ok(logprobs.content.length > 0);
+    for (const token of logprobs.content) {
+      assert.ok(token.logprob <= 0);
+      assert.equal(token.top_logprobs.length, 2);
+    }
+  }
+  const text = await client.completions.create({
+    model, prompt: 'In the beginning', max_tokens: 4, logprobs: 1, temperature: 0,
+  });
+  const { tokens, token_logprobs, text_offset } = text.choices[0].logprobs;
+  assert.equal(tokens.join(''), text.choices[0].text);
+  assert.equal(token_logprobs.length, tokens.length);
+  assert.equal(text_offset[0], 0);
+  const echo = await client.completions.create({
+    model, prompt: 'In the beginning', max_tokens: 4, echo: true,
+  });
+  assert.match(echo.choices[0].text, /^In the beginning/);
+});
+
+test('names the request', async () => {
+  const answer = await client.chat.completions.create(
+    { model, messages, max_tokens: 1 }, { headers: { 'X-Request-Id': 'mine-7' } },
+  );
+  assert.equal(answer._request_id, 'mine-7');
 });
 
 test('chats', async () => {
@@ -83,8 +175,13 @@ test('types errors', async () => {
     assert.equal(e.param, 'temperature');
     return true;
   });
-  await assert.rejects(create({ tools: [{ type: 'function', function: { name: 'f' } }] }), (e) => {
+  await assert.rejects(create({ modalities: ['audio'] }), (e) => {
     assert.equal(e.code, 'unsupported_parameter');
+    return true;
+  });
+  await assert.rejects(create({ response_format: format({ properties: { a: { not: {} } } }) }), (e) => {
+    assert.equal(e.code, 'invalid_json_schema');
+    assert.match(e.message, /"not" at \/properties\/a/);
     return true;
   });
   const long = [{ role: 'user', content: 'word '.repeat(5000) }];
