@@ -146,3 +146,19 @@ func TestTemplateInText(t *testing.T) {
 		t.Errorf("guest/wat/fcfs.wasm is not what fcfs.wat gives (%v)", err)
 	}
 }
+
+// TestHelpersForZig compiles the SDK natively, which proves the layout of the records, and runs its
+// tests.
+func TestHelpersForZig(t *testing.T) {
+	zig := []string{"zig"}
+	if _, err := exec.LookPath("zig"); err != nil {
+		zig = []string{tool(t, "python3"), "-m", "ziglang"}
+		if err := exec.Command(zig[0], append(zig[1:], "version")...).Run(); err != nil {
+			t.Skip("neither zig nor python's ziglang is installed")
+		}
+	}
+	dir := t.TempDir()
+	args := append(zig[1:], "test", "--cache-dir", dir, "--global-cache-dir", dir,
+		"../guest/zig/src/pol.zig")
+	printed(t, zig[0], args...)
+}

@@ -1,5 +1,5 @@
-// Command gen writes everything that follows from abi.toml: the Go codec, the C and Rust views, the
-// tables of SPEC.md and the golden bytes. Run it as `go generate ./abi`.
+// Command gen writes everything that follows from abi.toml: the Go codec, the views of the
+// other languages, the tables of SPEC.md and the golden bytes. Run it as `go generate ./abi`.
 //
 // Its output depends on abi.toml alone, so that a test can compare it with what is committed.
 package main
@@ -78,7 +78,9 @@ func generate(root string) ([]output, error) {
 		return nil, err
 	}
 	return append(files, output{"SPEC.md", spec}, output{"guest/c/pol.h", header},
-		output{"guest/rust/src/abi.rs", rustView(s)}), nil
+		output{"guest/rust/src/abi.rs", rustView(s)},
+		output{"guest/zig/src/abi.zig", zigView(s)},
+		output{"guest/assemblyscript/assembly/abi.ts", asView(s)}), nil
 }
 
 func spliced(path string, make func(what string) (string, error)) ([]byte, error) {
