@@ -149,6 +149,7 @@ func TestMisuse(t *testing.T) {
 
 func TestSegments(t *testing.T) {
 	table := []PageID{5, 6, 9}
+	gone := []PageID{5, None, None, 0, None, 2}
 	for _, c := range []struct {
 		name       string
 		start, end int
@@ -164,6 +165,10 @@ func TestSegments(t *testing.T) {
 		if !slices.Equal(got[1:], c.want) || got[0] != -1 {
 			t.Errorf("%s: %v, want %v after -1", c.name, got, c.want)
 		}
+	}
+	got := AppendSegments(nil, gone, 16, 10, 90)
+	if want := []int{5, 90, 6, -1, 32, 0, 16, -1, 16, 32, 10}; !slices.Equal(got, want) {
+		t.Errorf("with pages gone: %v, want %v", got, want)
 	}
 	slots := AppendSlots(nil, table, 16, 10, 40)
 	want := []SlotRange{{5, 10, 6}, {6, 0, 16}, {9, 0, 8}}

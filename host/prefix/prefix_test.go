@@ -15,8 +15,9 @@ func wide(b *testing.B, pages int) *Cache {
 	for i := range pages {
 		page, _ := pool.Take()
 		table := []kvcache.PageID{page}
-		c.Publish(&Path{}, prompt(i), table, true)
-		c.Release(table, Keep, 0)
+		var path Path
+		c.Publish(&path, prompt(i), table, true)
+		c.Release(path, table, Keep, 0)
 	}
 	if err := c.Check(); err != nil {
 		b.Fatal(err)
@@ -52,8 +53,9 @@ func BenchmarkWide(b *testing.B) {
 				c.Reserve(1)
 				page, _ := c.pool.Take()
 				table := []kvcache.PageID{page}
-				c.Publish(&Path{}, prompt(pages+i), table, true)
-				c.Release(table, Keep, 0)
+				var path Path
+				c.Publish(&path, prompt(pages+i), table, true)
+				c.Release(path, table, Keep, 0)
 			}
 		})
 	}

@@ -23,13 +23,15 @@ type world struct {
 	pool  *kvcache.Pool
 	cache *Cache
 	page  int
-	kv    map[kvcache.PageID][]uint64 // What the slots hold.
-	tree  map[kvcache.PageID][]int32  // Every page in the tree with all tokens up to its end.
-	stamp map[kvcache.PageID]int64
-	pins  map[kvcache.PageID]int
-	clock int64
-	live  []*sequence
-	marks map[string]int
+	// window and sinks are the model's, 0 for one that sees all.
+	window, sinks int
+	kv            map[kvcache.PageID][]uint64 // What the slots hold.
+	tree          map[kvcache.PageID][]int32  // Every page in the tree with all tokens up to its end.
+	stamp         map[kvcache.PageID]int64
+	pins          map[kvcache.PageID]int
+	clock         int64
+	live          []*sequence
+	marks         map[string]int
 }
 
 type sequence struct {
@@ -52,7 +54,12 @@ func newWorld(t *testing.T, r *rand.Rand, marks map[string]int) *world {
 	if r.IntN(3) == 0 {
 		budget = 1 + r.IntN(pages)
 	}
-	w.cache = New(w.pool, Options{PageSize: w.page, Budget: budget})
+	if r.IntN(2) == 0 {
+		w.window, w.sinks = 2+r.IntN(3*w.page), r.IntN(2*w.page)*r.IntN(2)
+	}
+	w.cache = New(w.pool, Options{
+		PageSize: w.page, Budget: budget, Window: w.window, Sinks: w.sinks,
+	})
 	for i := range pages {
 		w.kv[kvcache.PageID(i)] = make([]uint64, w.page)
 	}
@@ -87,7 +94,7 @@ func TestAgainstTwin(t *testing.T) {
 	}
 	for _, mark := range []string{
 		"takeover", "copy", "shared", "stopped", "evicted", "dropped", "demoted", "pinned",
-		"covered",
+		"covered", "hollow", "hollow leaf", "filled", "shorter", "undone", "rewound",
 	} {
 		if marks[mark] == 0 {
 			t.Errorf("no seed reached %q", mark)
@@ -118,10 +125,7 @@ func (w *world) admit() {
 	for i := range tokens {
 		tokens[i] = int32(w.r.IntN(2))
 	}
-	want := 0
-	for _, path := range w.tree {
-		want = max(want, min(shared(path, tokens), len(tokens)-1))
-	}
+	want := w.longest(tokens)
 	if got := w.cache.Peek(tokens); got != want {
 		w.t.Fatalf("Peek %v: %d, want %d", tokens, got, want)
 	}
@@ -130,8 +134,13 @@ func (w *world) admit() {
 	if hit.Tokens != want || len(pages) != want/w.page || hit.Path.Tokens() != len(pages)*w.page {
 		w.t.Fatalf("Match %v: %+v and %d pages, want %d tokens", tokens, hit, len(pages), want)
 	}
-	for _, p := range pages {
-		w.stamp[p] = w.clock
+	for k, p := range pages {
+		if w.needs(want, k) != (p != kvcache.None) {
+			w.t.Fatalf("Match %v: %d tokens on pages %v", tokens, want, pages)
+		}
+		if here := w.holder(tokens[:(k+1)*w.page]); here != kvcache.None {
+			w.stamp[here] = w.clock
+		}
 	}
 	s := &sequence{tokens: tokens, pages: pages, path: hit.Path, own: len(pages)}
 	s.share = w.r.IntN(4) > 0
@@ -142,11 +151,17 @@ func (w *world) admit() {
 		s.computed = hit.Tokens
 	}
 	for i := range s.computed {
+		if s.pages[i/w.page] == kvcache.None {
+			continue
+		}
 		if got := w.kv[s.pages[i/w.page]][i%w.page]; got != hash(tokens[:i+1]) {
 			w.t.Fatalf("position %d of %v holds the KV of something else", i, tokens)
 		}
 	}
 	w.live = append(w.live, s)
+	if w.r.IntN(6) == 0 {
+		w.rewind(s)
+	}
 }
 
 func (w *world) takeTail(s *sequence, hit Hit) {
@@ -162,13 +177,24 @@ func (w *world) takeTail(s *sequence, hit Hit) {
 		w.marks["copy"]++
 		copy(w.kv[s.pages[len(s.pages)-1]][:n], w.kv[hit.Tail][:n])
 		s.computed = hit.Tokens
-		w.cache.Release([]kvcache.PageID{hit.Tail}, Keep, 0)
+		w.cache.Release(Path{}, []kvcache.PageID{hit.Tail}, Keep, 0)
 		w.rested(hit.Tail, w.cache.clock)
 		w.trim()
 		return
 	}
-	hit = w.cache.DropTail(hit)
-	s.computed = hit.Tokens
+	if w.window == 0 {
+		s.computed = w.cache.DropTail(hit).Tokens
+		return
+	}
+	w.marks["undone"]++
+	w.cache.Undo(hit, s.pages)
+	w.clock = w.cache.clock
+	for _, p := range append(s.pages, hit.Tail) {
+		w.rested(p, w.clock)
+	}
+	w.stamp[hit.Tail] = w.clock - 1 // Given up before.
+	w.trim()
+	s.pages, s.path, s.own = nil, Path{}, 0
 }
 
 // take reserves pages and predicts, by scanning, which ones are evicted for them.
@@ -204,17 +230,27 @@ func (w *world) evict(pages int) {
 	for range pages {
 		victim := kvcache.None
 		for p := range w.tree {
-			if !w.leaf(p) || w.pool.Refs(p) > 0 && w.kv[p] == nil || w.pins[p] > 0 || w.busy(p) {
+			if w.window == 0 && !w.leaf(p) || w.pins[p] > 0 || w.busy(p) {
 				continue
 			}
-			if victim == kvcache.None || w.stamp[p] < w.stamp[victim] ||
-				w.stamp[p] == w.stamp[victim] && p < victim {
+			if victim == kvcache.None || w.sooner(p, victim) {
 				victim = p
 			}
 		}
 		w.marks["evicted"]++
 		delete(w.tree, victim)
 	}
+}
+
+// sooner reports whether page p is evicted before q.
+func (w *world) sooner(p, q kvcache.PageID) bool {
+	switch {
+	case w.stamp[p] != w.stamp[q]:
+		return w.stamp[p] < w.stamp[q]
+	case len(w.tree[p]) != len(w.tree[q]):
+		return len(w.tree[p]) > len(w.tree[q])
+	}
+	return p < q
 }
 
 // busy reports whether a live sequence's table holds the page.
@@ -228,6 +264,12 @@ func (w *world) leaf(p kvcache.PageID) bool {
 	for q, longer := range w.tree {
 		if q != p && len(path)%w.page == 0 && len(longer) > len(path) &&
 			shared(path, longer) == len(path) {
+			return false
+		}
+	}
+	for _, s := range w.live { // With a window a path may end where its sequence holds no page.
+		at := s.tokens[:s.path.Tokens()]
+		if len(path)%w.page == 0 && shared(path, at) == len(path) {
 			return false
 		}
 	}
@@ -246,7 +288,18 @@ func (w *world) extend(s *sequence) {
 	for ; s.computed < end; s.computed++ {
 		w.kv[s.pages[s.computed/w.page]][s.computed%w.page] = hash(s.tokens[:s.computed+1])
 	}
-	before := slices.Clone(s.pages)
+	late := w.r.IntN(3) == 0
+	if !late {
+		w.slide(s)
+	}
+	w.publish(s)
+	if late {
+		w.slide(s)
+	}
+}
+
+func (w *world) publish(s *sequence) {
+	before, hollow := slices.Clone(s.pages), w.cache.counts.Hollow
 	w.cache.Publish(&s.path, s.tokens[:s.computed], s.pages, s.share)
 	switch {
 	case !slices.Equal(before, s.pages):
@@ -256,11 +309,14 @@ func (w *world) extend(s *sequence) {
 	case s.path.Tokens() < s.computed:
 		w.marks["covered"]++
 	}
+	if w.cache.counts.Hollow < hollow {
+		w.marks["filled"]++
+	}
 	for _, p := range before {
 		delete(w.tree, p)
 	}
 	for k, p := range s.pages {
-		if w.pool.Kept(p) {
+		if p != kvcache.None && w.pool.Kept(p) {
 			w.tree[p] = slices.Clone(s.tokens[:min((k+1)*w.page, s.computed)])
 			w.stamp[p] = w.clock
 		}
@@ -271,40 +327,39 @@ func (w *world) extend(s *sequence) {
 // reread takes contents and pins of kept pages from the cache: a page that another sequence holds
 // too keeps what that one wrote, and pins move to the page that covers another.
 func (w *world) reread() {
-	for i := range w.cache.nodes {
+	for i, n := range w.cache.byPage {
 		p := kvcache.PageID(i)
-		if !w.pool.Kept(p) {
+		if n == nil {
 			delete(w.tree, p)
 			continue
 		}
 		var path []int32
-		for q := p; q != kvcache.None; q = w.cache.nodes[q].parent {
-			path = append(slices.Clone(w.cache.nodes[q].tokens), path...)
+		for q := n; q != nil; q = q.parent {
+			path = append(slices.Clone(q.tokens), path...)
 		}
-		for i, got := range w.kv[p][:len(w.cache.nodes[p].tokens)] {
+		for i, got := range w.kv[p][:len(n.tokens)] {
 			at := (len(path) - 1) / w.page * w.page
 			if got != hash(path[:at+i+1]) {
 				w.t.Fatalf("page %d is filed under tokens it does not hold", p)
 			}
 		}
-		w.tree[p], w.pins[p] = path, w.cache.nodes[p].pins
+		w.tree[p], w.pins[p] = path, n.pins
 	}
 }
 
 func (w *world) release(i int, fate Fate) {
 	s := w.live[i]
 	w.live = slices.Delete(w.live, i, i+1)
-	w.cache.Release(s.pages, fate, s.own)
+	w.cache.Release(s.path, s.pages, fate, s.own)
 	w.clock = w.cache.clock
-	stamp := w.clock
-	if fate == Demote {
-		stamp -= longAgo
-		w.marks["demoted"]++
-	}
 	for k := len(s.pages) - 1; k >= 0; k-- {
-		p := s.pages[k]
+		p, stamp := s.pages[k], w.clock
 		if w.tree[p] == nil {
 			continue
+		}
+		if fate == Demote && (w.window == 0 || k*w.page >= w.sinks) {
+			stamp -= longAgo
+			w.marks["demoted"]++
 		}
 		w.rested(p, stamp)
 		if fate == Drop && k >= s.own && w.pool.Refs(p) == 0 && w.leaf(p) && w.pins[p] == 0 {
@@ -316,7 +371,7 @@ func (w *world) release(i int, fate Fate) {
 }
 
 func (w *world) rested(p kvcache.PageID, stamp int64) {
-	if w.pool.Refs(p) == 0 {
+	if p != kvcache.None && w.pool.Refs(p) == 0 {
 		w.stamp[p] = stamp
 	}
 }
@@ -337,7 +392,7 @@ func (w *world) trim() {
 func (w *world) pin() {
 	for _, s := range w.live {
 		if s.path.Tokens() == s.computed && s.computed > 0 && w.r.IntN(2) == 0 {
-			if !w.cache.Pin(s.tokens[:s.computed]) {
+			if !w.cache.Pin(s.tokens[:s.computed]) && w.window == 0 {
 				w.t.Fatal("a published sequence could not be pinned")
 			}
 			w.marks["pinned"]++
@@ -363,8 +418,13 @@ func (w *world) check() {
 	if err := w.cache.Check(); err != nil {
 		w.t.Fatal(err)
 	}
-	for i := range w.cache.nodes {
+	for i := range w.cache.byPage {
 		p := kvcache.PageID(i)
+		if w.pool.Refs(p) == 0 && !w.pool.Kept(p) {
+			for slot := range w.kv[p] { // Whoever reads a free page shall be seen to.
+				w.kv[p][slot] = w.r.Uint64()
+			}
+		}
 		if w.pool.Kept(p) != (w.tree[p] != nil) {
 			w.t.Fatalf("page %d: in the tree %t, the twin says %t",
 				p, w.pool.Kept(p), w.tree[p] != nil)
@@ -376,7 +436,7 @@ func (w *world) check() {
 			refs[p]++
 		}
 	}
-	for i := range w.cache.nodes {
+	for i := range w.cache.byPage {
 		if p := kvcache.PageID(i); w.pool.Refs(p) != refs[p] {
 			w.t.Fatalf("page %d has %d references, tables hold %d", p, w.pool.Refs(p), refs[p])
 		}
@@ -390,9 +450,9 @@ func (w *world) end() {
 	}
 	w.check()
 	w.cache.Reset()
-	if free := w.pool.Free(); free != len(w.cache.nodes) || w.cache.counts.Pages != 0 {
+	if free := w.pool.Free(); free != len(w.cache.byPage) || w.cache.counts.Pages+w.cache.counts.Hollow != 0 {
 		w.t.Fatalf("%d of %d pages free, %d in the tree",
-			free, len(w.cache.nodes), w.cache.counts.Pages)
+			free, len(w.cache.byPage), w.cache.counts.Pages)
 	}
 	if err := w.cache.Check(); err != nil {
 		w.t.Fatal(err)

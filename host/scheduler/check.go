@@ -41,7 +41,9 @@ func (s *Scheduler) references() []int {
 	for _, list := range [][]*sequence{s.held, s.leaving} {
 		for _, q := range list {
 			for _, page := range q.pages {
-				refs[page]++
+				if page != kvcache.None {
+					refs[page]++
+				}
 			}
 		}
 	}
@@ -134,6 +136,27 @@ func (s *Scheduler) checkSequence(q *sequence) error {
 			q.id, q.path.Tokens(), q.computed)
 	case q.kind == PrepareReceive && !q.delivered && q.path.Tokens() > q.matched:
 		return fmt.Errorf("scheduler: sequence %d has published what was not delivered", q.id)
+	}
+	return s.checkWindow(q)
+}
+
+// checkWindow verifies that a table holds what later positions see and nothing else.
+func (s *Scheduler) checkWindow(q *sequence) error {
+	from, to := s.slid(q.computed)
+	gone := 0
+	for k, page := range q.pages {
+		if page == kvcache.None {
+			gone++
+		}
+		out := k >= from && k < to
+		if reserved := q.kind == PrepareReceive; !reserved && out != (page == kvcache.None) {
+			return fmt.Errorf("scheduler: sequence %d has computed %d positions and page %d at %d",
+				q.id, q.computed, page, k)
+		}
+	}
+	if gone != q.gone {
+		return fmt.Errorf("scheduler: sequence %d counts %d pages gone, %d are",
+			q.id, q.gone, gone)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/host/kvcache"
 )
 
 // do runs one command of a script and returns what it prints.
@@ -76,9 +77,11 @@ func (sc *script) event(verb string, words []string) string {
 	case "delivered":
 		q := sc.s.byID[id]
 		if q != nil {
-			entries, _ := oracle(q.tokens[:q.end], 0, id)
+			entries, _ := sc.m.oracle(q.tokens[:q.end], 0, id)
 			for at := q.matched; at < min(n, q.end); at++ {
-				*sc.m.at(q.pages, at) = entries[at]
+				if q.pages[at/sc.o.PageSize] != kvcache.None {
+					*sc.m.at(q.pages, at) = entries[at]
+				}
 			}
 		}
 		err = sc.s.Delivered(id, n)

@@ -36,10 +36,15 @@ func (s *Scheduler) Commit(p *Plan, sampled []int32, now time.Duration) {
 func (s *Scheduler) advance(q *sequence, chunk Chunk) {
 	q.computed = chunk.End
 	q.service += uint64(chunk.End - chunk.Start)
+	pin := q.pin && q.computed >= q.prompt
+	if !pin {
+		s.slide(q)
+	}
 	s.cache.Publish(&q.path, q.tokens[:q.computed], q.pages, !q.sending)
-	if q.pin && q.computed >= q.prompt {
+	if pin {
 		s.cache.Pin(q.tokens[:q.prompt])
 		s.unpromise(q)
+		s.slide(q)
 	}
 	if q.kind == RemoteSend {
 		q.announced = true
@@ -56,6 +61,7 @@ func (s *Scheduler) Abandon(p *Plan) {
 	for _, q := range s.copied { // The copied part of the tail page never came to be.
 		full := q.matched - q.matched%s.options.PageSize
 		q.computed, q.matched = full, full
+		s.rewind(q)
 		s.touch(q)
 	}
 	s.releaseTails()
@@ -70,7 +76,7 @@ func (s *Scheduler) Abandon(p *Plan) {
 
 func (s *Scheduler) releaseTails() {
 	if len(s.tails) > 0 {
-		s.cache.Release(s.tails, prefix.Keep, 0)
+		s.cache.Release(prefix.Path{}, s.tails, prefix.Keep, 0)
 	}
 	s.tails = s.tails[:0]
 	clear(s.copied)

@@ -12,13 +12,24 @@ import (
 // mistake in paging, chunking, sharing or transfer becomes a wrong token.
 type fakeModel struct {
 	pageSize int
-	slots    []uint64
+	sight
+	slots []uint64
 }
 
 const vocabulary = 40
 
-func newFakeModel(pages, pageSize int) *fakeModel {
-	return &fakeModel{pageSize: pageSize, slots: make([]uint64, pages*pageSize)}
+// sight is what a position sees: all before it, or a window of them and sinks.
+type sight struct{ window, sinks int }
+
+func (s sight) hides(position, key int) bool {
+	return s.window > 0 && key <= position-s.window && key >= s.sinks
+}
+
+func newFakeModel(o Options) *fakeModel {
+	return &fakeModel{
+		pageSize: o.PageSize, sight: sight{o.Window, o.Sinks},
+		slots: make([]uint64, o.Pages*o.PageSize),
+	}
 }
 
 func mix(a, b uint64) uint64 {
@@ -32,10 +43,14 @@ func (m *fakeModel) at(pages []kvcache.PageID, position int) *uint64 {
 	return &m.slots[int(pages[position/m.pageSize])*m.pageSize+position%m.pageSize]
 }
 
-// digest reads n positions through a page table.
-func (m *fakeModel) digest(pages []kvcache.PageID, n int) uint64 {
+// digest reads what a position sees of the first n through a page table.
+func (m *fakeModel) digest(pages []kvcache.PageID, position, n int) uint64 {
 	acc := uint64(7)
-	for i := range n {
+	for i := 0; i < n; i++ {
+		if m.hides(position, i) {
+			i = position - m.window // The last one that is hidden.
+			continue
+		}
 		acc = mix(acc, *m.at(pages, i))
 	}
 	return acc
@@ -61,10 +76,11 @@ func (m *fakeModel) run(b *batch.Batch) (rows []uint64, err error) {
 		}
 		for i, token := range item.Tokens {
 			at := item.Start + i
-			*m.at(item.Pages, at) = entryOf(m.digest(item.Pages, at), token)
+			*m.at(item.Pages, at) = entryOf(m.digest(item.Pages, at, at), token)
 		}
 		for l := range item.Logits {
-			rows = append(rows, m.digest(item.Pages, end-item.Logits+1+l))
+			at := end - item.Logits + l
+			rows = append(rows, m.digest(item.Pages, at, at+1))
 		}
 	}
 	return rows, nil
@@ -79,15 +95,21 @@ func sample(digest uint64, id SequenceID) int32 {
 
 // oracle is what the model must come to, from the tokens alone: the entries of all positions, and
 // the first n tokens generated.
-func oracle(prompt []int32, n int, id SequenceID) (entries []uint64, output []int32) {
-	acc := uint64(7)
+func (s sight) oracle(
+	prompt []int32, n int, id SequenceID,
+) (entries []uint64, output []int32) {
 	tokens := append([]int32{}, prompt...)
 	for i := 0; i < len(tokens); i++ {
+		acc := uint64(7)
+		for k, entry := range entries {
+			if !s.hides(i, k) {
+				acc = mix(acc, entry)
+			}
+		}
 		entry := entryOf(acc, tokens[i])
 		entries = append(entries, entry)
-		acc = mix(acc, entry)
 		if i == len(tokens)-1 && len(output) < n {
-			token := sample(acc, id)
+			token := sample(mix(acc, entry), id)
 			output = append(output, token)
 			if len(output) < n {
 				tokens = append(tokens, token)

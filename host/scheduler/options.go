@@ -70,6 +70,9 @@ type Options struct {
 	// PrefixPages is how many unreferenced pages the prefix cache may keep: -1 whatever is free, 0
 	// none, which also turns matching off.
 	PrefixPages int
+	// Window is how many tokens, itself included, a token sees in every layer, 0 for all, and Sinks
+	// how many first ones it sees beside them. Pages that slid out are given back.
+	Window, Sinks int
 	// Role is the instance's role, one of the abi.Role constants.
 	Role uint32
 	// Seed is mixed with the step's number into the seed that policies get.

@@ -53,7 +53,9 @@ type Send struct {
 	// Positions [FreshStart, FreshEnd) are computed by this step and belong to the window; each
 	// layer of them may be sent once LayerDone was called for it. Empty before the window.
 	FreshStart, FreshEnd int
-	// Pages is the sequence's page table. It stays as it is, and pinned, until SendReleased.
+	// Pages is the sequence's page table. It stays as it is, and pinned, until SendReleased, but
+	// for what slides out of the window: that is there until this step is committed, and its
+	// receiver has no slot for it later. kvcache.None is a page that has slid out.
 	Pages []kvcache.PageID
 	// Last is set with the chunk that ends the window.
 	Last bool
@@ -65,9 +67,10 @@ type Grant struct {
 	// Matched tokens were found in the prefix cache and need not be sent.
 	Matched, End int
 	// Segments is [nseg, pos, len, ...]: the k-th slot over the segments belongs to position
-	// Matched+k; pos = page*PageSize + offset. Runs that touch are merged, also across pages.
+	// Matched+k; pos = page*PageSize + offset. Runs that touch are merged, also across pages. A
+	// pos of -1 stands for positions that will have slid out of the window: nobody sends them.
 	Segments []int
-	// Pages is the sequence's page table, for [0, End).
+	// Pages is the sequence's page table, for [0, End), with kvcache.None where it has none.
 	Pages []kvcache.PageID
 }
 

@@ -78,7 +78,7 @@ func (s *Scheduler) chunk(e entry, remaining int) int {
 	if want == auto {
 		want = remaining
 	}
-	n := min(want, remaining, l.ChunkMax)
+	n := min(want, remaining, s.chunkMax())
 	if n < remaining {
 		n = min(max(n-n%l.ChunkAlign, l.ChunkAlign), remaining)
 	}
@@ -125,10 +125,7 @@ func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 	hit, pages := s.cache.Match(q.tokens[:target], q.pages[:0])
 	for {
 		tokens = s.chunk(e, target-hit.Tokens)
-		need := s.pagesFor(hit.Tokens+tokens) - len(pages)
-		if hit.TakeOver {
-			need--
-		}
+		need := s.fresh(q, hit, len(pages), tokens)
 		if tokens > 0 && s.room(need, true) {
 			q.pages = pages
 			s.settle(q, hit, need)
@@ -138,10 +135,15 @@ func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 			break
 		}
 		// The tail's page, kept for the copy, may be the one that is missing.
-		hit = s.cache.DropTail(hit)
+		if s.options.Window == 0 {
+			hit = s.cache.DropTail(hit)
+			continue
+		}
+		less := hit.Path.Tokens() + 1
+		s.cache.Undo(hit, pages)
+		hit, pages = s.cache.Match(q.tokens[:less], pages[:0])
 	}
-	s.cache.DropTail(hit)
-	s.cache.Release(pages, prefix.Keep, 0)
+	s.cache.Undo(hit, pages)
 	if tokens > 0 { // Pages were missing, not budget.
 		s.plan.Decision.Refused++
 		s.turn.ended = false
@@ -186,8 +188,13 @@ func (s *Scheduler) settle(q *sequence, hit prefix.Hit, need int) {
 		})
 		s.copied = append(s.copied, q)
 	}
-	s.take(q, need)
+	if q.kind == PrepareReceive {
+		s.reserve(q)
+	} else {
+		s.take(q, need)
+	}
 	q.path, q.computed, q.matched = hit.Path, hit.Tokens, hit.Tokens
+	s.recount(q)
 	if q.preempted == 0 {
 		q.cached = hit.Tokens
 	}

@@ -37,7 +37,8 @@ func (s *Scheduler) prepare(q *sequence) {
 	s.move(q, Prepared)
 	s.plan.Grants = append(s.plan.Grants, Grant{
 		ID: q.id, Matched: q.matched, End: q.end, Pages: q.pages,
-		Segments: kvcache.AppendSegments(nil, q.pages, s.options.PageSize, q.matched, q.end),
+		Segments: kvcache.AppendSegments(
+			nil, s.written(q), s.options.PageSize, q.matched, q.end),
 	})
 }
 
@@ -52,7 +53,8 @@ func (s *Scheduler) Receiving(id SequenceID) error {
 }
 
 // Delivered says that all KV before end is here and that the writer has gone. Only now do these
-// tokens enter the prefix cache. end may be short of what was prepared.
+// tokens enter the prefix cache. end may be short of what was prepared; with a window that may be
+// worth no more than what was matched, since what the end does not see was not sent.
 func (s *Scheduler) Delivered(id SequenceID, end int) error {
 	q, err := s.find(id, Prepared, Receiving)
 	if err != nil {
@@ -67,8 +69,12 @@ func (s *Scheduler) Delivered(id SequenceID, end int) error {
 		s.move(q, Receiving)
 	}
 	q.delivered = true
-	q.computed = end
-	s.cache.Publish(&q.path, q.tokens[:end], q.pages, true)
+	q.computed = s.received(q, end)
+	if end < q.end {
+		s.truncate(q)
+	}
+	s.slide(q)
+	s.cache.Publish(&q.path, q.tokens[:q.computed], q.pages, true)
 	s.touch(q)
 	return nil
 }
@@ -99,6 +105,7 @@ func (s *Scheduler) StartGenerate(id SequenceID, begin int) error {
 // start makes a local sequence of a reservation.
 func (s *Scheduler) start(q *sequence) {
 	q.kind = Local
+	s.truncate(q)
 	s.move(q, Waiting)
 }
 
@@ -145,9 +152,12 @@ func (s *Scheduler) Quarantine(id SequenceID) error {
 // sequence's alone: what it matched comes before them, and undelivered pages are not in the tree.
 func (s *Scheduler) isolate(q *sequence) {
 	own := q.matched / s.options.PageSize
-	pages := append([]kvcache.PageID{}, q.pages[own:]...)
-	for _, page := range pages {
-		s.pool.Quarantine(page)
+	pages := []kvcache.PageID{}
+	for _, page := range q.pages[own:] {
+		if page != kvcache.None {
+			s.pool.Quarantine(page)
+			pages = append(pages, page)
+		}
 	}
 	q.pages = q.pages[:own]
 	s.quarantine[q.id] = pages

@@ -30,7 +30,7 @@ func TestRandom(t *testing.T) {
 		"cancelled waiting", "cancelled prefilling", "cancelled prepared", "cancelled receiving",
 		"cancelled decoding", "cancelled finished", "sent", "delivered", "started", "recomputed",
 		"quarantined", "refused: queue full", "refused: too long", "refused: pin", "pinned",
-		"evicted", "garbage", "failed",
+		"evicted", "garbage", "failed", "slid", "not sent", "delivered in vain",
 	} {
 		if marks[mark] == 0 && *seeds >= 200 {
 			t.Errorf("no seed reached %q", mark)
@@ -146,6 +146,9 @@ func (w *world) open(c *client) error {
 	for i := range c.grant.Segments[0] {
 		at, n := c.grant.Segments[1+2*i], c.grant.Segments[2+2*i]
 		for k := range n {
+			if at < 0 {
+				k = 0
+			}
 			wr.flat = append(wr.flat, at+k)
 		}
 	}
@@ -172,7 +175,12 @@ func (w *world) receive(c *client) error {
 	case wr.written == len(wr.flat) || w.r.IntN(8) == 0:
 		w.marks["delivered"]++
 		wr.released = true
-		return w.s.Delivered(id, c.grant.Matched+wr.written)
+		end := c.grant.Matched + wr.written
+		err := w.s.Delivered(id, end)
+		if q.computed < end {
+			w.marks["delivered in vain"]++
+		}
+		return err
 	case w.r.IntN(8) == 0:
 		wr.gone = true
 		w.marks["recomputed"]++
@@ -206,12 +214,16 @@ func (w *world) write() {
 		case wr.gone:
 			w.marks["garbage"]++
 			for _, slot := range wr.flat {
-				w.m.slots[slot] = w.r.Uint64()
+				if slot >= 0 {
+					w.m.slots[slot] = w.r.Uint64()
+				}
 			}
 		default:
 			for range w.r.IntN(4) {
 				if wr.written < len(wr.flat) {
-					w.m.slots[wr.flat[wr.written]] = wr.values[wr.written]
+					if slot := wr.flat[wr.written]; slot >= 0 {
+						w.m.slots[slot] = wr.values[wr.written]
+					}
 					wr.written++
 				}
 			}
@@ -238,6 +250,12 @@ func (w *world) send(p *Send) {
 				panic(fmt.Sprintf("sequence %d sends position %d twice", p.ID, at))
 			}
 			c.sent[at] = p.Pages[at/w.o.PageSize]
+			if w.slides(at, c.req.End) {
+				w.marks["not sent"]++
+				c.sent[at] = kvcache.None
+			} else if c.sent[at] == kvcache.None {
+				panic(fmt.Sprintf("sequence %d is to send position %d, which is gone", p.ID, at))
+			}
 		}
 	}
 	if p.Last {
@@ -247,6 +265,13 @@ func (w *world) send(p *Send) {
 				p.ID, len(c.sent), c.req.Begin, c.req.End))
 		}
 	}
+}
+
+// slides reports whether a position's page will have slid out when n positions are computed, by the
+// words of the definition.
+func (w *world) slides(position, n int) bool {
+	first := position - position%w.o.PageSize
+	return w.o.Window > 0 && first+w.o.PageSize <= n-w.o.Window+1 && first >= w.o.Sinks
 }
 
 // drain lets everything come to its end under the policy at hand, and then empties the cache.

@@ -8,7 +8,7 @@ import (
 
 // remoteSend notes which positions of a chunk belong to the window. Its logits are not needed. From
 // now on somebody may be reading the sequence's pages: it is not preempted, its table does not
-// change, and its pages stay until SendReleased.
+// change, and its pages stay until SendReleased, unless they slide out of the window.
 func (s *Scheduler) remoteSend(q *sequence, start, end int) {
 	send := Send{
 		ID: q.id, FreshStart: max(start, q.begin), FreshEnd: max(end, q.begin),

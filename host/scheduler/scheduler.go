@@ -69,6 +69,10 @@ func New(o Options, policy Policy) (*Scheduler, error) {
 			"need at least 2, 1, 1",
 			o.Pages, o.PageSize, o.MaxModelLen)
 	}
+	if o.Window < 0 || o.Sinks < 0 || o.Sinks > 0 && o.Window == 0 {
+		return nil, fmt.Errorf("scheduler: a window of %d tokens and %d sinks: neither may be "+
+			"negative, and sinks need a window", o.Window, o.Sinks)
+	}
 	limits, err := o.Limits.complete()
 	if err != nil {
 		return nil, err
@@ -78,7 +82,9 @@ func New(o Options, policy Policy) (*Scheduler, error) {
 		pool: kvcache.NewPool(o.Pages), byID: map[SequenceID]*sequence{},
 		quarantine: map[SequenceID][]kvcache.PageID{},
 	}
-	s.cache = prefix.New(s.pool, prefix.Options{PageSize: o.PageSize, Budget: o.PrefixPages})
+	s.cache = prefix.New(s.pool, prefix.Options{
+		PageSize: o.PageSize, Budget: o.PrefixPages, Window: o.Window, Sinks: o.Sinks,
+	})
 	s.table.grow(limits.MaxQueue + limits.MaxSeqs)
 	s.SetPolicy(policy)
 	return s, nil
@@ -134,7 +140,7 @@ type Info struct {
 	// Cached is how many prompt tokens the prefix cache had at its first admission, Computed how
 	// many positions have KV now, Generated how many tokens were sampled.
 	Cached, Computed, Generated int
-	// Pages counts its page table, Preempted how often it lost its pages.
+	// Pages counts the pages it holds, Preempted how often it lost them.
 	Pages, Preempted int
 	// FirstToken is when its first token was sampled; 0: not yet.
 	FirstToken time.Duration
@@ -151,7 +157,7 @@ func (s *Scheduler) Info(id SequenceID) (info Info, ok bool) {
 	return Info{
 		State: q.state, Kind: q.kind, PromptTokens: q.prompt,
 		Cached: q.cached, Computed: q.computed, Generated: q.generated(),
-		Pages: len(q.pages), Preempted: q.preempted, FirstToken: q.firstToken,
+		Pages: q.pagesHeld(), Preempted: q.preempted, FirstToken: q.firstToken,
 		Reason: q.reason,
 	}, true
 }

@@ -123,7 +123,7 @@ func (sc *script) options(words []string) string {
 	}
 	sc.o = Options{
 		PageSize: or("P", 16), Pages: or("pages", 257), MaxModelLen: or("length", 4096),
-		PrefixPages: or("prefix", -1), Role: 3,
+		PrefixPages: or("prefix", -1), Role: 3, Window: or("W", 0), Sinks: or("sinks", 0),
 		Limits: Limits{
 			MaxSeqs: or("S", 4), TokenBudget: or("C", 128), ChunkMax: or("chunk", 0),
 			ChunkAlign: or("align", 1), MaxAdmit: or("admit", 0), ReservePages: or("reserve", 0),
@@ -135,7 +135,7 @@ func (sc *script) options(words []string) string {
 	if sc.s, err = New(sc.o, nil); err != nil {
 		return err.Error()
 	}
-	sc.m = newFakeModel(sc.o.Pages, sc.o.PageSize)
+	sc.m = newFakeModel(sc.o)
 	return ""
 }
 

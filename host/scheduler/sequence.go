@@ -40,10 +40,13 @@ type sequence struct {
 	// begin and end are the KV window; Local has none.
 	begin, end int
 
-	// pages is the page table, path how much of it is in the prefix tree, computed how many
-	// positions have their KV in it. matched of them came from the prefix cache when the pages
+	// pages is the page table, None where a page slid out of the window; gone counts those, and all
+	// that could have before index slid has. path is how much of it is in the prefix tree, computed how
+	// many positions have their KV in it. matched of them came from the prefix cache when the pages
 	// were taken.
 	pages    []kvcache.PageID
+	gone     int
+	slid     int
 	path     prefix.Path
 	computed int
 	matched  int
@@ -103,6 +106,9 @@ func (q *sequence) remaining() int {
 }
 
 func (q *sequence) generated() int { return len(q.tokens) - q.prompt }
+
+// pagesHeld is how many pages it references.
+func (q *sequence) pagesHeld() int { return len(q.pages) - q.gone }
 
 // preemptable reports whether its pages may be taken: nobody outside relies on them.
 func (q *sequence) preemptable() bool {
@@ -168,8 +174,9 @@ func (s *Scheduler) unhold(q *sequence) {
 
 // giveBack returns all pages of a sequence and forgets what was computed.
 func (s *Scheduler) giveBack(q *sequence, fate prefix.Fate) {
-	s.cache.Release(q.pages, fate, q.matched/s.options.PageSize)
+	s.cache.Release(q.path, q.pages, fate, q.matched/s.options.PageSize)
 	q.pages, q.path = q.pages[:0], prefix.Path{}
+	q.gone, q.slid = 0, 0
 	q.computed, q.matched = 0, 0
 	s.touch(q)
 }

@@ -32,7 +32,7 @@ func (s *Scheduler) Submit(r Request) error {
 		q.prompt = r.End
 	}
 	if r.Pinned {
-		q.pinPages = s.pagesFor(q.prompt)
+		q.pinPages = s.options.Holds(q.prompt, 1)
 		s.pinPromised += q.pinPages
 	}
 	q.hint = s.cache.Peek(q.tokens[:q.target()])
@@ -85,18 +85,18 @@ func (s *Scheduler) fits(r *Request) error {
 		kv = r.End
 	}
 	taken := s.cache.Counts().Pinned + s.pinPromised
-	if left := s.options.Pages - taken; s.pagesFor(kv)+1 > left {
+	if need, left := s.holds(r.Kind, kv), s.options.Pages-taken; need+1 > left {
 		return fmt.Errorf("%d tokens need %d pages and one to spare, the cache has %d: %w",
-			kv, s.pagesFor(kv), left, ErrTooLong)
+			kv, need, left, ErrTooLong)
 	}
 	if !r.Pinned {
 		return nil
 	}
-	pages := s.pagesFor(len(r.Prompt))
-	if s.cache.Off() || s.options.Pages-taken-pages < s.pagesFor(most)+1 {
+	pages, full := s.options.Holds(len(r.Prompt), 1), s.holds(PrepareReceive, most)
+	if s.cache.Off() || s.options.Pages-taken-pages < full+1 {
 		return fmt.Errorf("pinning %d of %d pages, %d pinned already, must leave %d for "+
 			"a full request: %w",
-			pages, s.options.Pages, taken, s.pagesFor(most)+1, ErrPinTooLarge)
+			pages, s.options.Pages, taken, full+1, ErrPinTooLarge)
 	}
 	return nil
 }

@@ -135,7 +135,7 @@ func (s *Scheduler) record(q *sequence) abi.Record {
 		Priority: q.priority, Tenant: q.tenant, State: recordState(q),
 		PromptTokens: uint32(q.prompt), CachedTokens: uint32(q.matched),
 		RemainingPrefill: uint32(q.remaining()), Generated: uint32(q.generated()),
-		MaxNew: uint32(max(q.maxNew, 0)), PagesHeld: uint32(len(q.pages)),
+		MaxNew: uint32(max(q.maxNew, 0)), PagesHeld: uint32(q.pagesHeld()),
 		FirstTokenNS: int64(q.firstToken), LastSchedNS: int64(q.lastSched),
 		ServiceTokens: q.service, PreemptCount: uint32(q.preempted), PredictedOutput: q.predicted,
 		UserTag: q.userTag, Kind: recordKind(q), Class: q.class, Peer: q.peer,
@@ -143,15 +143,20 @@ func (s *Scheduler) record(q *sequence) abi.Record {
 	switch {
 	case !q.holds:
 		r.CachedTokens = uint32(q.hint)
-		r.PagesNeeded = uint32(s.pagesFor(q.target()) - q.hint/s.options.PageSize)
+		r.PagesNeeded = s.needs(q, s.pagesFor(q.target())-q.hint/s.options.PageSize)
 	case q.state == Decoding:
 		if q.computed == len(q.pages)*s.options.PageSize {
 			r.PagesNeeded = 1
 		}
 	case q.state == Prefilling || q.state == Waiting:
-		r.PagesNeeded = uint32(max(s.pagesFor(q.target())-len(q.pages), 0))
+		r.PagesNeeded = s.needs(q, max(s.pagesFor(q.target())-len(q.pages), 0))
 	}
 	return r
+}
+
+// needs is how many of so many pages to come a sequence needs at once.
+func (s *Scheduler) needs(q *sequence, pages int) uint32 {
+	return uint32(min(pages, s.options.Holds(q.target(), s.chunkMax())))
 }
 
 func recordState(q *sequence) uint32 {

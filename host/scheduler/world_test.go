@@ -74,6 +74,10 @@ func newWorld(seed uint64, marks map[string]int) *world {
 	case 1:
 		o.PrefixPages = 1 + r.IntN(10)
 	}
+	if side := rand.New(rand.NewPCG(seed, 9)); side.IntN(2) == 0 {
+		o.Window = 1 + side.IntN(20)
+		o.Sinks = side.IntN(8) * side.IntN(2)
+	}
 	c := &chance{r: r, laziness: r.Float64() * 0.8}
 	if r.IntN(2) == 0 {
 		c.badness = 0.2
@@ -81,7 +85,7 @@ func newWorld(seed uint64, marks map[string]int) *world {
 	if r.IntN(2) == 0 {
 		c.skips = 0.3
 	}
-	w := &world{r: r, o: o, m: newFakeModel(o.Pages, o.PageSize), chance: c, marks: marks}
+	w := &world{r: r, o: o, m: newFakeModel(o), chance: c, marks: marks}
 	var p Policy = c
 	if r.IntN(4) == 0 {
 		p = &FCFS{}
@@ -139,7 +143,7 @@ func (w *world) submit() error {
 		return nil
 	}
 	c := &client{req: req, sent: map[int]kvcache.PageID{}}
-	c.entries, c.want = oracle(req.Prompt, req.MaxNew, req.ID)
+	c.entries, c.want = w.m.oracle(req.Prompt, req.MaxNew, req.ID)
 	w.live = append(w.live, c)
 	return nil
 }
@@ -270,11 +274,18 @@ func (w *world) check() error {
 	if err := w.s.Check(); err != nil {
 		return err
 	}
+	w.poison()
 	if n := len(w.s.held); n > w.s.limits.MaxSeqs {
 		return fmt.Errorf("%d sequences hold pages, at most %d may", n, w.s.limits.MaxSeqs)
 	}
+	for _, q := range w.s.held {
+		w.marks["slid"] += q.gone
+	}
 	for _, c := range w.live {
 		for position, page := range c.sent {
+			if page == kvcache.None {
+				continue
+			}
 			slot := int(page)*w.m.pageSize + position%w.m.pageSize
 			if w.m.slots[slot] != c.entries[position] {
 				return fmt.Errorf("remote send %d: position %d changed while it was being read",
@@ -283,6 +294,24 @@ func (w *world) check() error {
 		}
 	}
 	return nil
+}
+
+// poison overwrites the pages that nobody owns: whoever reads them gets a wrong token.
+func (w *world) poison() {
+	quarantined := map[kvcache.PageID]bool{}
+	for _, pages := range w.s.quarantine {
+		for _, page := range pages {
+			quarantined[page] = true
+		}
+	}
+	for i := range w.o.Pages {
+		page := kvcache.PageID(i)
+		if w.s.pool.Refs(page) == 0 && !w.s.pool.Kept(page) && !quarantined[page] {
+			for slot := range w.o.PageSize {
+				w.m.slots[i*w.o.PageSize+slot]++
+			}
+		}
+	}
 }
 
 func kindOf(err error) string {
