@@ -11,7 +11,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/tokenizer"
 )
 
@@ -187,7 +186,7 @@ func BenchmarkMaskOfLargeVocabulary(b *testing.B) {
 		b.Fatal(fault)
 	}
 	s := form.New()
-	for _, id := range m.tokens(openai.Prompt{Text: `{"a":"x`})[1:] {
+	for _, id := range m.Tokenizer.Encode(`{"a":"x`, tokenizer.EncodeOptions{}) {
 		s.Accept(id)
 	}
 	logits := make([]float32, m.Tokenizer.VocabSize())
@@ -207,7 +206,7 @@ func BenchmarkFirstMaskOfLargeVocabulary(b *testing.B) {
 			b.Fatal(fault)
 		}
 		s := form.New()
-		for _, id := range m.tokens(openai.Prompt{Text: `{"x`})[1:] {
+		for _, id := range m.Tokenizer.Encode(`{"x`, tokenizer.EncodeOptions{}) {
 			s.Accept(id)
 		}
 		s.Mask(logits, 1000, nil)

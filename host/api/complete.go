@@ -99,7 +99,11 @@ func (s *Server) complete(x *exchange, c *openai.Completion,
 		id: "cmpl-" + randomHex()}
 	t.shape = completionShape{ids: c.ReturnTokenIDs, top: c.TopLogprobs, words: m.Tokenizer}
 	for _, p := range c.Prompts {
-		ids := m.tokens(p)
+		ids, fault := m.tokens(p)
+		if fault != nil {
+			s.fail(x, fault)
+			return
+		}
 		t.prompts = append(t.prompts, ids)
 		if c.Echo {
 			t.echo = append(t.echo, m.text(p, ids))

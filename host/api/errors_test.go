@@ -38,6 +38,12 @@ func TestEveryErrorHasOneShape(t *testing.T) {
 			code: "request_too_large", says: "65536"},
 		{path: completionsPath, header: [2]string{"X-Long", strings.Repeat("a", 5000)}, status: 431,
 			code: "headers_too_large", says: "4096"},
+		{path: completionsPath, body: `{"prompt":"` + strings.Repeat("a", 60000) + `"}`, status: 400,
+			code: "context_length_exceeded", param: "prompt",
+			says: "This model's maximum context length is 512 tokens"},
+		{path: chatPath, body: `{"messages":[{"role":"user","content":"` +
+			strings.Repeat("a", 60000) + `"}]}`, status: 400, code: "context_length_exceeded",
+			param: "messages"},
 		{path: completionsPath, body: `{"prompt":"a","n":4}`, status: 400, code: "invalid_value",
 			param: "n", says: "at most 3"},
 		{path: completionsPath, body: `{"prompt":"a","logit_bias":{"5000":1}}`, status: 400,

@@ -58,11 +58,14 @@ func (s *Server) micro(x *exchange, decode func([]byte, openai.Limits) (*openai.
 	if fault == nil {
 		ask, fault = s.ask(x, m, &c.Options)
 	}
+	if fault == nil {
+		ask.Prompt, fault = m.tokens(c.Prompts[0])
+	}
 	if fault != nil {
 		s.fail(x, fault)
 		return ask, false
 	}
-	ask.Prompt, ask.Sampling.Seed = m.tokens(c.Prompts[0]), s.seed(m, &c.Options)
+	ask.Sampling.Seed = s.seed(m, &c.Options)
 	return ask, true
 }
 

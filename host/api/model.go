@@ -32,6 +32,9 @@ type Model struct {
 	forms     forms
 	styleOnce sync.Once
 	style     string // what styleOf found out
+
+	longestOnce sync.Once
+	longest     int // bytes of the longest token
 }
 
 // named checks the name that a request asks for; none means the canonical one.
@@ -50,11 +53,28 @@ func value[T any](given *T, otherwise T) T {
 }
 
 // tokens returns a prompt's token ids: those given, or the text's with what the model puts around.
-func (m *Model) tokens(p openai.Prompt) []int32 {
+func (m *Model) tokens(p openai.Prompt) ([]int32, *openai.Error) {
 	if p.Tokens != nil {
-		return p.Tokens
+		return p.Tokens, nil
 	}
-	return m.Tokenizer.Encode(p.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+	return m.encode(p.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+}
+
+// encode turns a text into tokens, unless it is so long that it cannot fit: then the work is not
+// worth beginning.
+func (m *Model) encode(text string, o tokenizer.EncodeOptions) ([]int32, *openai.Error) {
+	m.longestOnce.Do(func() {
+		for id := range int32(m.Tokenizer.VocabSize()) {
+			m.longest = max(m.longest, len(m.Tokenizer.TokenBytes(id)))
+		}
+	})
+	const shrink = 4 // Normalization may make a text so much shorter.
+	if most := m.Context * m.longest * shrink; len(text) > most {
+		return nil, openai.Errorf(openai.CodeContextLength, "prompt", "This model's maximum "+
+			"context length is %d tokens, which is at most %d bytes. The prompt has %d bytes.",
+			m.Context, most, len(text))
+	}
+	return m.Tokenizer.Encode(text, o), nil
 }
 
 // text is a prompt as it was given, or what its tokens say.

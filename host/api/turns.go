@@ -51,7 +51,11 @@ func (m *Model) conversation(c *openai.Chat) ([]int32, *openai.Error) {
 	if fault != nil {
 		return nil, fault
 	}
-	ids := m.Tokenizer.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
+	ids, fault := m.encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
+	if fault != nil {
+		fault.Param = "messages"
+		return nil, fault
+	}
 	if len(ids) == 0 {
 		return nil, openai.Errorf(openai.CodeInvalidValue, "messages", "the conversation is empty")
 	}
