@@ -114,7 +114,8 @@ var layout = []row{
 
 	{
 		pkg: "cmd/engine", imports: "*",
-		outside: "net net/http os/exec syscall github.com/spf13/cobra " +
+		outside: "net net/http os/exec syscall github.com/spf13/cobra charm.land/bubbletea " +
+			"charm.land/lipgloss " +
 			"github.com/lmittmann/tint github.com/vbauerster/mpb golang.org/x/sys",
 		tests: "github.com/santhosh-tekuri/jsonschema",
 	},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"slices"
@@ -58,6 +59,16 @@ func checkFile(ctx context.Context, w io.Writer, cfg *config.Config, notes []con
 	problems = append(problems, modelProblems...)
 	if modelProblems == nil {
 		tick(w, "model", modelLine)
+	}
+	if files := cfg.API.TLS; files.CertFile != "" {
+		if _, err := tls.LoadX509KeyPair(files.CertFile, files.KeyFile); err != nil {
+			problems = append(problems, badCertificate(cfg, err))
+		} else {
+			tick(w, "certificate", files.CertFile+" with its key")
+		}
+	}
+	if cfg.Auth.Mode == config.AuthKeys {
+		tick(w, "access", plural(len(cfg.Keys), "key")+" in "+cfg.Auth.KeysFile)
 	}
 	for _, note := range notes {
 		fmt.Fprint(w, note.String())

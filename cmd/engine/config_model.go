@@ -48,6 +48,9 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		wrong.Label = "it has no sliding window: write 0"
 		return "", []config.Problem{wrong}
 	}
+	if problem := checkServing(cfg, about, tok); problem != nil {
+		return "", []config.Problem{*problem}
+	}
 	parts := []string{at.name, folderSize(files), memoryWords(cfg, about), "tokenizer ok"}
 	if _, err := tok.ChatTemplate(""); err == nil {
 		parts = append(parts, "chat template ok")
@@ -55,6 +58,27 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		parts = append(parts, "no chat template")
 	}
 	return strings.Join(parts, ", "), nil
+}
+
+// checkServing checks what the file says about serving the model: a template of the operator's own,
+// and memory for at least one request beside the weights.
+func checkServing(cfg *config.Config, about model.Config, tok *tokenizer.Tokenizer,
+) *config.Problem {
+	if _, err := chatTemplate(cfg, tok); err != nil && cfg.Model.ChatTemplate.Set {
+		wrong := cfg.At("model.chat_template")
+		wrong.Code, wrong.Message = "E414", "this chat template cannot be used"
+		wrong.Label = err.Error()
+		return &wrong
+	}
+	need, free := about.Need(modelOptions(cfg)), int64(0)
+	if known, ok := freeMemory(); ok {
+		free = max(0, known-need.Weights-need.Scratch)
+	} else {
+		free = known
+	}
+	_, problem := planPool(cfg, cfg.Model.MaxModelLen.Or(about.Context),
+		need.Token*int64(cfg.KVCache.PageSize), free)
+	return problem
 }
 
 // memoryWords says what a model will take, for people.

@@ -8,14 +8,17 @@ import (
 
 func configShowCommand() *cobra.Command {
 	var file string
+	var effective bool
 	cmd := &cobra.Command{
-		Use:   "show [-c FILE]",
+		Use:   "show [-c FILE] [--effective]",
 		Short: "Every key with its value, and what \"auto\" became",
 		Long: `
 Prints the whole configuration as a valid file: the file's values, the defaults for the rest, and
-in comments what "auto" became and which values differ from the defaults.`,
+in comments what "auto" became and which values differ from the defaults. With --effective the
+comments say where each value comes from: FILE:LINE, an environment variable, or the default.`,
 		Example: `  engine config show -c engine.toml
-  engine config show | grep threads`,
+  engine config show | grep threads
+  ENGINE__KV_CACHE__MEMORY=4GiB engine config show --effective`,
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, notes, err := loadConfig(file)
@@ -23,11 +26,16 @@ in comments what "auto" became and which values differ from the defaults.`,
 				return err
 			}
 			config.Report(cmd.ErrOrStderr(), notes)
-			config.Show(cmd.OutOrStdout(), cfg, becameOf(cfg))
+			show := config.Show
+			if effective {
+				show = config.ShowEffective
+			}
+			show(cmd.OutOrStdout(), cfg, becameOf(cfg))
 			return nil
 		},
 		Annotations: map[string]string{exits: "2 78"},
 	}
 	fileFlag(cmd, &file)
+	cmd.Flags().BoolVar(&effective, "effective", false, "say where each value comes from")
 	return cmd
 }

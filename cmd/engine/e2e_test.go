@@ -264,7 +264,7 @@ func (n *node) rewrite(t *testing.T, text string) {
 
 var (
 	readyLine    = regexp.MustCompile(`(?m)^ready\.`)
-	apiLine      = regexp.MustCompile(`(?m)^  api +(http://\S+)/v1`)
+	apiLine      = regexp.MustCompile(`(?m)^  api +(https?://\S+)/v1`)
 	internalLine = regexp.MustCompile(`(?m)^  internal +(\S+)`)
 )
 

@@ -14,27 +14,45 @@ import (
 // poolPages is the size of the page pool: what was asked for, or one full request for each sequence
 // as far as the memory goes. A pool that cannot hold one full request is refused.
 func (s *setup) poolPages() (int, error) {
-	pageSize, cfg := s.cfg.KVCache.PageSize, s.cfg.KVCache
-	one := (s.context+pageSize-1)/pageSize + 1 // One page stays free beside a running sequence.
-	pages := s.pages
-	if pages == 0 {
-		pages = one * s.cfg.Scheduler.MaxNumSeqs
-		free, _ := freeMemory()
-		most := int64(cfg.MemoryFraction * float64(free))
-		if cfg.Memory.Set {
-			most = int64(cfg.Memory.Value)
-			pages = int(most / s.prefixSize)
-		}
-		pages = int(min(int64(pages), most/s.prefixSize))
+	if s.pages > 0 {
+		return s.pages, nil
 	}
-	if pages < one {
-		return 0, fmt.Errorf("the page pool is too small: %s hold %d pages of %d tokens, "+
-			"one request of "+
-			"%d tokens needs %d; lower model.max_model_len to %d or raise kv_cache.memory",
-			size(int(int64(pages)*s.prefixSize)), pages, pageSize, s.context, one,
-			max(0, (pages-1)*pageSize))
+	free, _ := freeMemory()
+	pages, problem := planPool(s.cfg, s.context, s.prefixSize, free)
+	if problem != nil {
+		return 0, badConfig{*problem}
 	}
 	return pages, nil
+}
+
+// planPool computes the pool from what is free, for requests of at most context tokens and pages of
+// pageBytes.
+func planPool(cfg *config.Config, context int, pageBytes, free int64) (int, *config.Problem) {
+	kv := cfg.KVCache
+	one := (context+kv.PageSize-1)/kv.PageSize + 1 // One stays free beside a running sequence.
+	pages, key := one*cfg.Scheduler.MaxNumSeqs, "kv_cache.memory_fraction"
+	most := int64(kv.MemoryFraction * float64(free))
+	from := fmt.Sprintf("%.2f of the %s that are free are %s", kv.MemoryFraction, size(int(free)),
+		size(int(most)))
+	if kv.Memory.Set {
+		most, key = int64(kv.Memory.Value), "kv_cache.memory"
+		pages, from = int(most/pageBytes), size(int(most))
+	}
+	pages = int(min(int64(pages), most/pageBytes))
+	if pages >= one {
+		return pages, nil
+	}
+	wrong := cfg.At(key)
+	wrong.Code, wrong.Message = "E415", "the page pool is too small for one full request"
+	wrong.Label = fmt.Sprintf("%s: %d pages of %d tokens, %s each", from, pages, kv.PageSize,
+		size(int(pageBytes)))
+	wrong.Help = []string{
+		fmt.Sprintf("a request of %d tokens needs %d pages, which are %s", context, one,
+			size(one*int(pageBytes))),
+		fmt.Sprintf("lower model.max_model_len to %d, or raise %s",
+			max(0, (pages-1)*kv.PageSize), key),
+	}
+	return 0, &wrong
 }
 
 // fallbackMemory is what is taken for free where the system does not tell.

@@ -28,11 +28,7 @@ func accessRules(cfg *config.Config) access.Rules {
 
 // openAPI serves the applications' listener, behind its certificate if there is one.
 func (i *instance) openAPI(server *api.Server) error {
-	secured, err := i.certificate()
-	if err != nil {
-		return err
-	}
-	return i.servers.open(i.cfg.Listen.API, secured, server,
+	return i.servers.open(i.cfg.Listen.API, i.secured, server,
 		access.Origins(i.cfg.API.CORS.AllowOrigins, server.API()))
 }
 

@@ -113,7 +113,8 @@ func (s *servers) serve(l net.Listener, counted *api.Server, handler http.Handle
 func (s *servers) serveWith(l net.Listener, secured *tls.Config, counted *api.Server,
 	handler http.Handler,
 ) {
-	h := &http.Server{TLSConfig: secured, Handler: handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+	h := &http.Server{TLSConfig: secured, Handler: handler, ReadHeaderTimeout: headerTimeout,
+		IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	if counted != nil {
 		counted.Limit(h)

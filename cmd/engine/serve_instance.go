@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -33,6 +34,7 @@ type instance struct {
 	loading *loading
 	gate    *access.Gate
 	meter   *meter
+	secured *tls.Config // of the API; nil for plain HTTP
 	router  *fronted    // nil unless this is one
 	who     admin.State // the part of it that never changes
 
@@ -81,6 +83,10 @@ func (i *instance) open(ctx context.Context, s streams) error {
 		ABI: fmt.Sprintf("%d.%d", abi.Major, abi.Minor),
 	})
 	i.servers = &servers{log: i.log}
+	var err error
+	if i.secured, err = i.certificate(); err != nil { // Before the model, which may take long.
+		return err
+	}
 	i.loading = newLoading(s.err, i.log)
 	i.who = admin.State{Node: i.cfg.NodeName(), Role: string(i.cfg.Node.Role), Version: release}
 	i.gate, i.meter = access.New(accessRules(i.cfg), time.Now), newMeter(time.Now)
@@ -195,7 +201,8 @@ func (i *instance) openAdmin() error {
 	if err != nil || address == "" {
 		return err
 	}
-	o := admin.Options{Reload: i.reload, State: i.state, Dashboard: metrics.Dashboard(), Limits: policyLimits(i.cfg)}
+	o := admin.Options{Reload: i.reload, State: i.state, Dashboard: metrics.Dashboard(),
+		Limits: policyLimits(i.cfg)}
 	if i.policies != nil {
 		o.Policies = i.policies.Host
 		o.Named = i.namedPolicy

@@ -40,7 +40,8 @@ type Options struct {
 	Dashboard []byte
 }
 
-// LoadPolicy asks for a module: by its bytes, or by a name that the instance knows when Wasm is empty.
+// LoadPolicy asks for a module: by its bytes, or by a name that the instance knows when Wasm is
+// empty.
 type LoadPolicy struct {
 	Name     string          `json:"name"`
 	Wasm     []byte          `json:"wasm,omitempty"`
