@@ -2,6 +2,7 @@ package prefix
 
 import (
 	"slices"
+	"testing"
 
 	"github.com/kvrelay/engine/host/kvcache"
 )
@@ -90,4 +91,28 @@ func (w *world) slide(s *sequence) {
 		w.marks["hollow leaf"]++
 	}
 	w.trim()
+}
+
+// TestHollowNodesAreBounded: a small cache does not remember without end what it once held.
+func TestHollowNodesAreBounded(t *testing.T) {
+	pool := kvcache.NewPool(4)
+	c := New(pool, Options{PageSize: 1, Budget: -1, Window: 2})
+	for i := range 2 {
+		page, _ := pool.Take()
+		tokens := make([]int32, 200)
+		table := make([]kvcache.PageID, 200)
+		for k := range tokens {
+			tokens[k], table[k] = int32(1000*i+k), kvcache.None
+		}
+		table[199] = page
+		var path Path
+		c.Publish(&path, tokens, table, true)
+		c.Release(path, table, Keep, 0)
+		if err := c.Check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := c.Counts(); got.Hollow != 199 || got.Pages != 1 || got.Evicted != 1 {
+		t.Errorf("%+v, want one prompt of two", got)
+	}
 }

@@ -34,6 +34,12 @@ func (sc *script) do(verb string, words []string) string {
 		return fmt.Sprintf("%d of %d", sc.s.cache.Peek(sc.texts[words[0]]), n)
 	case "state":
 		return sc.state(words[0])
+	case "table":
+		return sc.held(words[0])
+	case "peak":
+		return fmt.Sprintf("%d pages", sc.peak)
+	case "hollow":
+		return fmt.Sprint(sc.s.cache.Counts().Hollow)
 	case "age":
 		n, _ := strconv.Atoi(words[0])
 		sc.now += time.Duration(n)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kvrelay/engine/host/kvcache"
 )
 
 var update = flag.Bool("update", false, "write what the scripts print into testdata")
@@ -24,6 +26,7 @@ type script struct {
 	ids   map[string]SequenceID
 	names map[SequenceID]string
 	fresh int32
+	peak  int // Most pages held at once.
 	now   time.Duration
 }
 
@@ -136,6 +139,7 @@ func (sc *script) options(words []string) string {
 		return err.Error()
 	}
 	sc.m = newFakeModel(sc.o)
+	sc.peak = 0
 	return ""
 }
 
@@ -183,6 +187,7 @@ func (sc *script) submit(kind Kind, words []string) string {
 func (sc *script) step() string {
 	sc.now++
 	p := sc.s.Plan(sc.now, StepCosts{})
+	sc.peak = max(sc.peak, sc.s.Stats().Held)
 	var out []string
 	for i, chunk := range p.Chunks {
 		item := fmt.Sprintf("%s[%d,%d)", sc.names[chunk.ID], chunk.Start, chunk.End)
@@ -205,12 +210,7 @@ func (sc *script) step() string {
 		out = append(out, item)
 	}
 	for _, g := range p.Grants {
-		sum := 0
-		for i := range g.Segments[0] {
-			sum += g.Segments[2+2*i]
-		}
-		out = append(out, fmt.Sprintf("grant:%s matched=%d slots=%d pages=%d",
-			sc.names[g.ID], g.Matched, sum, len(g.Pages)))
+		out = append(out, sc.grant(&g))
 	}
 	for _, id := range p.Preempted {
 		out = append(out, "preempted:"+sc.names[id])
@@ -235,6 +235,42 @@ func (sc *script) step() string {
 		return "nothing"
 	}
 	return strings.Join(out, "  ")
+}
+
+// grant says what a reservation got.
+func (sc *script) grant(g *Grant) string {
+	sum, slid := 0, 0
+	for i := range g.Segments[0] {
+		if g.Segments[1+2*i] < 0 {
+			slid += g.Segments[2+2*i]
+		} else {
+			sum += g.Segments[2+2*i]
+		}
+	}
+	text := fmt.Sprintf("grant:%s matched=%d slots=%d", sc.names[g.ID], g.Matched, sum)
+	if slid > 0 {
+		text += fmt.Sprintf(" slid=%d", slid)
+	}
+	info, _ := sc.s.Info(g.ID)
+	return text + fmt.Sprintf(" pages=%d", info.Pages)
+}
+
+// held lists the pages of a sequence's table that are there: "0 14-18".
+func (sc *script) held(name string) string {
+	q, out := sc.s.byID[sc.ids[name]], ""
+	for k := 0; k < len(q.pages); k++ {
+		first := k
+		for k < len(q.pages) && q.pages[k] != kvcache.None {
+			k++
+		}
+		switch {
+		case k-first == 1:
+			out += fmt.Sprintf(" %d", first)
+		case k > first:
+			out += fmt.Sprintf(" %d-%d", first, k-1)
+		}
+	}
+	return strings.TrimSpace(out)
 }
 
 // pool says where the pages are.
