@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,6 +143,46 @@ func checkOutput(t *testing.T, c testCase, valid *jsonschema.Schema, text string
 	}
 	if err := valid.Validate(value); err != nil {
 		t.Errorf("%s: %s: %v", c.Schema, text, err)
+	}
+}
+
+// TestSharedMasksAreRight compares the masks of states that share theirs with masks of their own.
+func TestSharedMasksAreRight(t *testing.T) {
+	v := words(t)
+	f, err := Schema([]byte(`{"type":"object","properties":{"a":{"type":"string","minLength":2,
+		"maxLength":90},"b":{"type":"array","items":{"type":"string","maxLength":60}}},
+		"required":["a","b"],"additionalProperties":false}`), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chance := rand.New(rand.NewPCG(8, 0))
+	shared := 0
+	for range 30 {
+		s, logits := f.New(), make([]float32, v.size)
+		for range 200 {
+			clear(logits)
+			s.Mask(logits, 400, nil)
+			own := make([]uint64, (v.size+63)/64)
+			f.mu.Lock()
+			most := f.walk(s.at, unreachable, func(id int32) { own[id>>6] |= 1 << (id & 63) })
+			if !slices.Equal(own, s.at.mask) || most != s.at.most {
+				t.Fatal("a shared mask differs from the state's own")
+			}
+			if f.alike(s.at) != s.at {
+				shared++
+			}
+			f.mu.Unlock()
+			id := int32(chance.IntN(len(logits)))
+			for math.IsInf(float64(logits[id]), -1) {
+				id = (id + 1) % int32(len(logits))
+			}
+			if s.Accept(id) {
+				break
+			}
+		}
+	}
+	if shared < 100 {
+		t.Errorf("only %d masks were shared", shared)
 	}
 }
 

@@ -7,22 +7,22 @@ import (
 
 // Object is the form of any JSON object.
 func Object(v *Vocabulary) (*Form, error) {
-	g := newGraph()
+	g := newGraph(v)
 	g.start = g.vertex()
 	to := g.vertex()
 	g.call(g.start, to, g.anyObject())
-	return g.form(to, v)
+	return g.form(to)
 }
 
 // Schema is the form of the values that a JSON Schema allows. An error is a *SchemaError.
 func Schema(schema []byte, v *Vocabulary) (*Form, error) {
-	g := newGraph()
+	g := newGraph(v)
 	g.start = g.vertex()
 	to, err := g.schema(g.start, schema, "")
 	if err != nil {
 		return nil, err
 	}
-	return g.form(to, v)
+	return g.form(to)
 }
 
 // schema appends a value of a schema. prefix tells its rules apart from those of other schemas.
@@ -68,7 +68,7 @@ func (e *ToolError) Unwrap() error { return e.Err }
 
 // Form compiles the calls. An error is a *ToolError around a *SchemaError.
 func (c Calls) Form(v *Vocabulary) (*Form, error) {
-	g := newGraph()
+	g := newGraph(v)
 	g.start = g.vertex()
 	begin := g.behind(g.literal(g.start, c.Open))
 	after := g.vertex()
@@ -87,7 +87,7 @@ func (c Calls) Form(v *Vocabulary) (*Form, error) {
 	if c.Many {
 		g.skip(g.literal(after, c.Between), begin)
 	}
-	return g.form(g.literal(after, c.Close), v)
+	return g.form(g.literal(after, c.Close))
 }
 
 // inString is a text inside a JSON string.
@@ -97,10 +97,10 @@ func inString(s string) string {
 }
 
 // form finishes the graph.
-func (g *graph) form(end int, v *Vocabulary) (*Form, error) {
+func (g *graph) form(end int) (*Form, error) {
 	g.vertices[end].end = true
-	g.measure(v)
-	f := newForm(g, v)
+	g.measure()
+	f := newForm(g)
 	if f.start.least >= unreachable {
 		return nil, &SchemaError{Reason: "no output of this model can have that form, or none " +
 			"that is finite"}

@@ -44,9 +44,14 @@ type graph struct {
 	runs     []run
 	start    int
 	rules    map[string]*rule
+	words    *Vocabulary
+	// alike names, for some vertices, another one at which the same tokens may come.
+	alike map[int]int
 }
 
-func newGraph() *graph { return &graph{rules: map[string]*rule{}} }
+func newGraph(v *Vocabulary) *graph {
+	return &graph{rules: map[string]*rule{}, words: v, alike: map[int]int{}}
+}
 
 // fullError is raised inside the compiler when an automaton grows too large.
 type fullError struct{}
@@ -101,7 +106,8 @@ const unreachable = 1 << 30
 // measure computes least for every vertex: the fewest tokens that are sure to exist, one for a
 // byte, or one for any word inside a literal. Where it is more than 0, some token leads to a
 // vertex with one less.
-func (g *graph) measure(v *Vocabulary) {
+func (g *graph) measure() {
+	v := g.words
 	cover := make([][]int, 0, len(g.runs)) // per run and place, the lengths of words there
 	for _, r := range g.runs {
 		for i := range len(r.text) {

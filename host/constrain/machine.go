@@ -43,8 +43,8 @@ type state struct {
 // dead is where no output goes on.
 var dead = &state{least: unreachable}
 
-func newForm(g *graph, v *Vocabulary) *Form {
-	f := &Form{graph: g, words: v}
+func newForm(g *graph) *Form {
+	f := &Form{graph: g, words: g.words}
 	f.forget()
 	return f
 }
@@ -99,6 +99,11 @@ func (f *Form) close(from []*link) *state {
 			from = append(from, l.up)
 		}
 	}
+	return f.known(s)
+}
+
+// known is the state that has the same places, or s, which is kept from now on.
+func (f *Form) known(s *state) *state {
 	if len(s.links) == 0 && !s.ends {
 		return dead
 	}
@@ -115,6 +120,40 @@ func (f *Form) close(from []*link) *state {
 	}
 	f.states[string(key)] = s
 	return s
+}
+
+// alike is a state at which the same tokens may come, the same for many states: long strings have a
+// state for each length, and what may come depends on it near their end only.
+func (f *Form) alike(s *state) *state {
+	if len(f.graph.alike) == 0 {
+		return s
+	}
+	from := make([]*link, len(s.links))
+	for i, l := range s.links {
+		from[i] = f.alikeLink(l)
+	}
+	other := &state{ends: s.ends, least: unreachable}
+	for _, l := range from {
+		if !slices.Contains(other.links, l) {
+			other.links = append(other.links, l)
+			other.least = min(other.least, l.rest)
+		}
+	}
+	if other.ends {
+		other.least = 0
+	}
+	return f.known(other)
+}
+
+func (f *Form) alikeLink(l *link) *link {
+	if l == nil {
+		return nil
+	}
+	at, other := f.graph.alike[l.at]
+	if !other {
+		at = l.at
+	}
+	return f.link(at, f.alikeLink(l.up))
 }
 
 // step is where a byte leads.

@@ -54,6 +54,12 @@ func (s *State) Mask(logits []float32, left int, end []int32) {
 // mask is the set of tokens that may come at s when so many may follow them.
 func (f *Form) mask(s *state, left int) []uint64 {
 	if s.mask == nil {
+		if other := f.alike(s); other != s {
+			f.mask(other, unreachable)
+			s.mask, s.most = other.mask, other.most
+		}
+	}
+	if s.mask == nil {
 		mask := make([]uint64, (f.words.size+63)/64)
 		s.most = f.walk(s, unreachable, func(id int32) { mask[id>>6] |= 1 << (id & 63) })
 		s.mask = mask

@@ -49,9 +49,16 @@ func (g *graph) text(from, least, most int) int {
 	at := g.literal(from, `"`)
 	end := g.vertex()
 	one := g.character()
+	first := at // with nothing needed any more
 	for i := 0; ; i++ {
+		if i == least {
+			first = at
+		}
 		if i >= least {
 			g.edge(at, end, '"', '"')
+			if i > least && most-i >= g.words.widest {
+				g.alike[at] = first
+			}
 		}
 		if i == most {
 			return end

@@ -14,6 +14,7 @@ type Vocabulary struct {
 	known map[string]bool
 	// longest is the longest word that is in known.
 	longest int
+	widest  int       // bytes of the longest word of all
 	single  [256]bool // bytes that have a token of their own
 }
 
@@ -37,6 +38,7 @@ func NewVocabulary(size int, text func(id int32) []byte) *Vocabulary {
 			continue
 		}
 		v.texts[id] = t
+		v.widest = max(v.widest, len(t))
 		v.words = append(v.words, word{id: id, text: t})
 		if len(t) <= maxCover {
 			v.known[string(t)] = true
