@@ -11,8 +11,11 @@ import (
 	"github.com/kvrelay/engine/host/openai"
 )
 
-// maxForms bounds the compiled forms that a model keeps.
-const maxForms = 32
+// Bounds of the compiled forms that a model keeps, and of their vertices together.
+const (
+	maxForms    = 16
+	maxFormSize = 1 << 18
+)
 
 // forms are a model's vocabulary and the forms compiled for it, by the response_format they came
 // from.
@@ -20,7 +23,8 @@ type forms struct {
 	mu    sync.Mutex
 	words *constrain.Vocabulary
 	known map[string]*constrain.Form
-	order []string // least recently used first
+	order []string // oldest first
+	size  int      // vertices of all
 }
 
 // callsFormat is the response_format of tool calls, between a router and its instances.
@@ -52,14 +56,21 @@ func (m *Model) form(raw json.RawMessage) (*constrain.Form, *openai.Error) {
 		if form, fault = compileForm(raw, f.words); fault != nil {
 			return nil, fault
 		}
-		if len(f.order) == maxForms {
-			delete(f.known, f.order[0])
-			f.order = f.order[1:]
-		}
-		f.known[key] = form
-		f.order = append(f.order, key)
+		f.keep(key, form)
 	}
 	return form, nil
+}
+
+// keep remembers a form, and forgets the oldest ones for it.
+func (f *forms) keep(key string, form *constrain.Form) {
+	for len(f.order) > 0 && (len(f.order) >= maxForms || f.size+form.Size() > maxFormSize) {
+		f.size -= f.known[f.order[0]].Size()
+		delete(f.known, f.order[0])
+		f.order = f.order[1:]
+	}
+	f.known[key] = form
+	f.order = append(f.order, key)
+	f.size += form.Size()
 }
 
 // vocabulary is what tokens write. Special tokens write nothing.

@@ -32,7 +32,7 @@ var pageTypes = map[string]string{
 
 // pagePolicy lets the page load what it came with, talk to its own server, and be in no frame.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
-	"img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // pageRoutes are the routes of the page, none without one.
 func (s *Server) pageRoutes() []route {

@@ -35,6 +35,7 @@ const (
 	maxNesting   = 64      // of a schema
 	maxNodes     = 1 << 15 // values in one schema
 	maxMerged    = 1024    // merges in one schema, by allOf, anyOf and $ref with siblings
-	maxStates    = 1 << 14 // states of a machine before it forgets them
-	maxMaskBytes = 8 << 20 // of a machine's masks before it forgets them
+	maxPlaces    = 128     // of a state
+	maxStates    = 1 << 12 // states of a machine before it forgets them
+	maxMaskBytes = 4 << 20 // of a machine's masks before it forgets them
 )

@@ -90,6 +90,9 @@ func (c Calls) Form(v *Vocabulary) (*Form, error) {
 	return g.form(g.literal(after, c.Close))
 }
 
+// Size is the number of vertices of the form's automaton, of some 200 bytes each.
+func (f *Form) Size() int { return len(f.graph.vertices) }
+
 // inString is a text inside a JSON string.
 func inString(s string) string {
 	text := quote(s)

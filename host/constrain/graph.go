@@ -89,6 +89,30 @@ func (g *graph) literal(from int, text string) int {
 	return from
 }
 
+// oneOf appends one of several texts. Texts that begin alike share their beginning, so that a state
+// of the machine has few places however many texts there are.
+func (g *graph) oneOf(from int, texts []string) (to int) {
+	to, from = g.vertex(), g.behind(from)
+	next := map[[2]int]int{} // vertex and byte → vertex
+	for _, text := range texts {
+		r := run{points: []int{from}, text: text}
+		for i, at := 0, from; i < len(text); i++ {
+			key := [2]int{at, int(text[i])}
+			v, known := next[key]
+			if !known {
+				v = g.vertex()
+				g.edge(at, v, text[i], text[i])
+				next[key] = v
+			}
+			r.points = append(r.points, v)
+			at = v
+		}
+		g.runs = append(g.runs, r)
+		g.skip(r.points[len(text)], to)
+	}
+	return to
+}
+
 // rule returns the rule of a name; build makes it when it is new, and may refer to it.
 func (g *graph) rule(name string, build func(from int) (to int)) *rule {
 	if r := g.rules[name]; r != nil {

@@ -1,6 +1,7 @@
 package constrain
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -98,6 +99,13 @@ func (f *Form) close(from []*link) *state {
 		default:
 			from = append(from, l.up)
 		}
+	}
+	if len(s.links) > maxPlaces {
+		// What is left out could come, and does not: those stay that end soonest.
+		slices.SortFunc(s.links, func(a, b *link) int {
+			return cmp.Or(cmp.Compare(a.rest, b.rest), cmp.Compare(a.at, b.at))
+		})
+		s.links = s.links[:maxPlaces]
 	}
 	return f.known(s)
 }

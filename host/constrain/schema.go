@@ -207,10 +207,7 @@ func (c *compiler) typed(from int, n *node, name string) (int, error) {
 	case "number", "integer":
 		return c.number(from, n, name == "integer")
 	case "boolean":
-		to := c.g.vertex()
-		c.g.skip(c.g.literal(from, "true"), to)
-		c.g.skip(c.g.literal(from, "false"), to)
-		return to, nil
+		return c.g.oneOf(from, []string{"true", "false"}), nil
 	}
 	return c.g.literal(from, "null"), nil
 }
@@ -271,20 +268,19 @@ func (c *compiler) listed(from int, n *node, types []string) (int, error) {
 	if !values.array() {
 		return 0, refuse(n, keyword, "it must be an array")
 	}
-	to, found := c.g.vertex(), false
+	var texts []string
 	for _, v := range values.list {
 		kind := v.kind()
 		if types != nil && !slices.Contains(types, kind) &&
 			(kind != "integer" || !slices.Contains(types, "number")) {
 			continue
 		}
-		found = true
-		c.g.skip(c.g.literal(c.g.behind(from), v.compact()), to)
+		texts = append(texts, v.compact())
 	}
-	if !found {
+	if texts == nil {
 		return 0, refuse(n, keyword, "none of its values has the type")
 	}
-	return to, nil
+	return c.g.oneOf(from, texts), nil
 }
 
 // compileSchema appends a value of a whole schema.
