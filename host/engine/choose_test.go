@@ -163,7 +163,9 @@ func TestHintsReachTheRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := New(Options{Models: []Runner{newFake(40)}, Scheduler: s, Context: 80, MaxPending: 10})
+	e := New(Options{
+		Models: []Runner{newFake(40, sight{})}, Scheduler: s, Context: 80, MaxPending: 10,
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { e.Run(ctx) })

@@ -49,9 +49,14 @@ func TestLocalAndHandedOverAgreeWithTheOracle(t *testing.T) {
 // TestRandomLives sends many requests at once through two small engines and cancels some of them at
 // every stage. What is answered must be right, and nothing may be left.
 func TestRandomLives(t *testing.T) {
+	randomLives(t, small())
+}
+
+func randomLives(t *testing.T, o worldOptions) {
+	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	w := newWorld(t, small())
+	w := newWorld(t, o)
 	var wait sync.WaitGroup
 	gate := make(chan struct{}, 12)
 	for n := range 400 {
@@ -73,7 +78,7 @@ func (w *world) life(n int, r *rand.Rand) {
 	common := prompt(40, uint64(r.IntN(3)))
 	tokens := slices.Concat(common[:r.IntN(41)], prompt(1+r.IntN(20), uint64(n)+100))
 	ask := generation.Request{ID: fmt.Sprint("id", n), Prompt: tokens, MaxTokens: 1 + r.IntN(12)}
-	want := oracle(tokens, ask.MaxTokens)
+	want := w.options.oracle(tokens, ask.MaxTokens)
 	if r.IntN(3) == 0 {
 		stages := r.IntN(400)
 		go func() {

@@ -25,15 +25,23 @@ const (
 
 // fakeModel keeps in each slot a fingerprint of the token there and of the slot before, and
 // chooses the next token from all slots of a sequence. Any mistake in paging, chunking, sharing or
-// transfer becomes another token.
+// transfer becomes another token. With a window an entry hangs on all that its position sees.
 type fakeModel struct {
+	sight
 	mu    sync.Mutex
 	slots [fakeLayers][]uint64
 	fail  error // of the next run
 }
 
-func newFake(pages int) *fakeModel {
-	f := &fakeModel{}
+// sight is what a position sees: all before it, or a window of them and sinks.
+type sight struct{ window, sinks int }
+
+func (s sight) sees(position, key int) bool {
+	return s.window == 0 || key > position-s.window || key < s.sinks
+}
+
+func newFake(pages int, s sight) *fakeModel {
+	f := &fakeModel{sight: s}
 	for l := range f.slots {
 		f.slots[l] = make([]uint64, pages*pageSize)
 	}
@@ -90,21 +98,26 @@ func (f *fakeModel) copy(copies []batch.Copy) {
 func (f *fakeModel) append(item *batch.Item, layer int) {
 	for i, token := range item.Tokens {
 		position, before := item.Start+i, uint64(layer)
-		if position > 0 {
-			before = f.slots[layer][slotOf(item.Pages, position-1)]
+		for key := range position {
+			if f.window > 0 && f.sees(position, key) || key == position-1 {
+				before = mix(before, f.slots[layer][slotOf(item.Pages, key)])
+			}
 		}
 		f.slots[layer][slotOf(item.Pages, position)] = mix(before, uint64(token)+1)
 	}
 }
 
-// logits reads every slot of the sequence.
+// logits reads every slot that the sequence's last position sees.
 func (f *fakeModel) logits(item *batch.Item) []float32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	sum := uint64(0)
-	for position := range item.Start + len(item.Tokens) {
+	last := item.Start + len(item.Tokens) - 1
+	for position := range last + 1 {
 		for l := range f.slots {
-			sum = mix(sum, f.slots[l][slotOf(item.Pages, position)])
+			if f.sees(last, position) {
+				sum = mix(sum, f.slots[l][slotOf(item.Pages, position)])
+			}
 		}
 	}
 	row := make([]float32, fakeWords)
@@ -113,18 +126,31 @@ func (f *fakeModel) logits(item *batch.Item) []float32 {
 }
 
 // oracle computes what the model must say, from the tokens alone.
-func oracle(prompt []int32, n int) []int32 {
+func oracle(prompt []int32, n int) []int32 { return sight{}.oracle(prompt, n) }
+
+func (s sight) oracle(prompt []int32, n int) []int32 {
 	tokens := append([]int32(nil), prompt...)
-	for range n {
-		var before [fakeLayers]uint64
-		sum := uint64(0)
-		for i, token := range tokens {
-			for l := range before {
-				if i == 0 {
-					before[l] = uint64(l)
+	var entries [][fakeLayers]uint64
+	for len(tokens) < len(prompt)+n {
+		for at := len(entries); at < len(tokens); at++ {
+			var entry [fakeLayers]uint64
+			for l := range entry {
+				entry[l] = uint64(l)
+				for key := range entries {
+					if s.window > 0 && s.sees(at, key) || key == at-1 {
+						entry[l] = mix(entry[l], entries[key][l])
+					}
 				}
-				before[l] = mix(before[l], uint64(token)+1)
-				sum = mix(sum, before[l])
+				entry[l] = mix(entry[l], uint64(tokens[at])+1)
+			}
+			entries = append(entries, entry)
+		}
+		sum := uint64(0)
+		for key, entry := range entries {
+			for _, x := range entry {
+				if s.sees(len(tokens)-1, key) {
+					sum = mix(sum, x)
+				}
 			}
 		}
 		tokens = append(tokens, int32(sum%fakeWords))
@@ -164,6 +190,7 @@ type worldOptions struct {
 	pages, seqs, budget, context int
 	recompute                    bool
 	rate                         int64
+	sight                        // of the model
 }
 
 func newWorld(t *testing.T, o worldOptions) *world {
@@ -176,11 +203,12 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	var running sync.WaitGroup
 	var ends []interface{ Close() error }
 	for i := range 2 {
-		w.models[i] = newFake(o.pages)
+		w.models[i] = newFake(o.pages, o.sight)
 		e := w.engine(w.models[i])
 		models := []transfer.Model{{
-			Compat: transfer.Compat{Model: "fake", PageSize: pageSize, Layers: fakeLayers},
-			Pages:  w.models[i], SlotBytes: 8,
+			Compat: transfer.Compat{Model: "fake", PageSize: pageSize, Layers: fakeLayers,
+				Window: o.window, Sinks: o.sinks},
+			Pages: w.models[i], SlotBytes: 8,
 		}}
 		receiver, err := transfer.NewReceiver(transfer.ReceiverOptions{Models: models,
 			Address: listener.Addr().String(), Random: rand.Reader, Events: e.Heard})
@@ -217,7 +245,7 @@ func (w *world) engine(m *fakeModel) *Engine {
 	s, err := scheduler.New(scheduler.Options{
 		Limits: scheduler.Limits{MaxSeqs: o.seqs, TokenBudget: o.budget, MaxQueue: 1000},
 		Pages:  o.pages, PageSize: pageSize, MaxModelLen: o.context, PrefixPages: -1,
-		KVBytesPerToken: 8 * fakeLayers,
+		KVBytesPerToken: 8 * fakeLayers, Window: o.window, Sinks: o.sinks,
 	}, nil)
 	if err != nil {
 		w.t.Fatal(err)

@@ -26,7 +26,7 @@ type world struct {
 	// window and sinks are the model's, 0 for one that sees all.
 	window, sinks int
 	kv            map[kvcache.PageID][]uint64 // What the slots hold.
-	tree          map[kvcache.PageID][]int32  // Every page in the tree with all tokens up to its end.
+	tree          map[kvcache.PageID][]int32  // Every page in the tree: all tokens up to its end.
 	stamp         map[kvcache.PageID]int64
 	pins          map[kvcache.PageID]int
 	clock         int64
@@ -450,9 +450,9 @@ func (w *world) end() {
 	}
 	w.check()
 	w.cache.Reset()
-	if free := w.pool.Free(); free != len(w.cache.byPage) || w.cache.counts.Pages+w.cache.counts.Hollow != 0 {
-		w.t.Fatalf("%d of %d pages free, %d in the tree",
-			free, len(w.cache.byPage), w.cache.counts.Pages)
+	left := w.cache.counts
+	if free := w.pool.Free(); free != len(w.cache.byPage) || left.Pages+left.Hollow != 0 {
+		w.t.Fatalf("%d of %d pages free, %+v in the tree", free, len(w.cache.byPage), left)
 	}
 	if err := w.cache.Check(); err != nil {
 		w.t.Fatal(err)

@@ -40,10 +40,10 @@ type sequence struct {
 	// begin and end are the KV window; Local has none.
 	begin, end int
 
-	// pages is the page table, None where a page slid out of the window; gone counts those, and all
-	// that could have before index slid has. path is how much of it is in the prefix tree, computed how
-	// many positions have their KV in it. matched of them came from the prefix cache when the pages
-	// were taken.
+	// pages is the page table, None where a page slid out of the window; gone counts those, and
+	// slid is the index up to which all have gone that could. path is how much of it is in the
+	// prefix tree, computed how many positions have their KV in it. matched of them came from the
+	// prefix cache when the pages were taken.
 	pages    []kvcache.PageID
 	gone     int
 	slid     int

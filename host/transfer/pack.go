@@ -115,6 +115,9 @@ func (p *packer) read(out *parcel, l *layout, s source, dst []byte) *Error {
 	keyBytes := l.slotBytes / 2
 	for done := 0; done < s.n; {
 		position := s.at + done
+		if s.pages[position/l.pageSize] == kvcache.None {
+			return fault(PageFault, "position %d is due and slid out of the window here", position)
+		}
 		first := position % l.pageSize
 		r := kvcache.SlotRange{
 			Page: s.pages[position/l.pageSize], First: first,
