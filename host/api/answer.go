@@ -58,6 +58,7 @@ func newAnswer(t *task, index int, ask generation.Request) *answer {
 	a.stops.stops = t.options.Stop
 	if t.style != nil {
 		a.calls = newCallParser(*t.style, t.forced)
+		a.calls.one = t.one
 	}
 	if _, continues := t.shape.(completionShape); continues {
 		for _, id := range ask.Prompt[max(0, len(ask.Prompt)-primer):] {
@@ -144,6 +145,10 @@ func (a *answer) parsed(p piece) piece {
 		return p
 	}
 	found := a.calls.push(p.text)
+	if a.calls.at == ended && p.finish == "" {
+		a.stream.Stop()
+		p.finish = generation.FinishStop
+	}
 	if p.finish != "" {
 		rest := a.calls.flush()
 		found.content += rest.content

@@ -12,6 +12,7 @@ import (
 // is; a call's arguments are handed on while they come.
 type callParser struct {
 	style style
+	one   bool   // What follows the first call is dropped.
 	held  string // not judged yet
 	at    callPlace
 	scan  braces // of the object at the beginning of held
@@ -29,6 +30,7 @@ const (
 	inArguments
 	inTail // behind the arguments, before the call's own closing brace
 	behindCall
+	ended // behind the only call that may come
 )
 
 // found is what a piece of text turned out to be.
@@ -93,11 +95,13 @@ func (p *callParser) step(out *found) bool {
 		n, done := p.scan.run(p.held)
 		p.held = p.held[n:]
 		if done {
-			p.at = behindCall
+			p.endCall()
 		}
 		return done
 	case behindCall:
 		return p.between(out)
+	case ended:
+		p.held = ""
 	}
 	return false
 }
@@ -220,8 +224,16 @@ func (p *callParser) head(out *found) bool {
 	}
 	p.call(out, call.Name)
 	p.argue(out, string(call.Arguments))
-	p.at = behindCall
+	p.endCall()
 	return true
+}
+
+// endCall goes on behind a call's closing brace.
+func (p *callParser) endCall() {
+	p.at = behindCall
+	if p.one {
+		p.at, p.held = ended, ""
+	}
 }
 
 // call adds the first delta of a call.

@@ -22,6 +22,7 @@ type task struct {
 	form    *constrain.Form // the same, compiled
 	style   *style          // of the tool calls in it; nil where none are looked for
 	forced  bool            // The output is made of calls.
+	one     bool            // Nothing may follow the first call.
 	spent   int             // tokens so far: the prompts, once they are taken, and what came
 	// begin starts the generation of one prompt.
 	begin func(context.Context, generation.Request) (generation.Stream, error)
@@ -130,7 +131,7 @@ func (s *Server) chat(x *exchange) {
 		return
 	}
 	t := &task{model: m, options: &c.Options, begin: s.options.Source.Generate,
-		format: c.Format, forced: c.Tools.Forced(), id: "chatcmpl-" + randomHex(),
+		format: c.Format, forced: c.Tools.Forced(), one: c.Tools.One, id: "chatcmpl-" + randomHex(),
 		shape: chatShape{ids: c.ReturnTokenIDs, words: m.Tokenizer}}
 	prompt, fault := m.conversation(c)
 	if fault == nil && t.forced {

@@ -112,6 +112,19 @@ func TestStreamedCalls(t *testing.T) {
 	}
 }
 
+func TestOneCallEndsTheAnswer(t *testing.T) {
+	b := newBench(t, `<tool_call>{"name": "now", "arguments": {}}</tool_call>`+
+		`<tool_call>{"name": "now", "arguments": {}}</tool_call> and so on`)
+	for most, want := range map[bool]int{true: 2, false: 1} {
+		var r openai.ChatResponse
+		b.post(chatPath, fmt.Sprintf(`{%s,"parallel_tool_calls":%v}`, weather, most), &r)
+		if n := len(r.Choices[0].Message.ToolCalls); n != want ||
+			*r.Choices[0].FinishReason != "tool_calls" {
+			t.Errorf("parallel %v: %+v", most, r.Choices[0])
+		}
+	}
+}
+
 func TestToolTurnsReachTheTemplate(t *testing.T) {
 	b := newBench(t, "ok")
 	tok := b.model.Tokenizer

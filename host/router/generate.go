@@ -173,6 +173,7 @@ func (f *forward) prefill(ctx context.Context, decode string) (int, error) {
 		return 0, err
 	}
 	matched := reserved.PrefixMatchedLength
+	f.report.Cached = matched
 	if matched >= end {
 		return end, nil
 	}
