@@ -125,6 +125,7 @@ func (e *Engine) Run(ctx context.Context) {
 			e.abandon(plan, err)
 			continue
 		}
+		e.countChunks(plan, ran)
 		ended := e.commit(plan, logits)
 		delivered := e.Now()
 		e.deliver(plan, ended)
@@ -176,7 +177,6 @@ func (e *Engine) commit(plan *scheduler.Plan, logits [][]float32) []outcome {
 		e.sampled = append(e.sampled, out.token)
 		outcomes = append(outcomes, out)
 	}
-	e.countChunks(plan, now)
 	e.scheduler.Commit(plan, e.sampled, now)
 	for _, out := range outcomes {
 		if out.ended() {
@@ -186,15 +186,16 @@ func (e *Engine) commit(plan *scheduler.Plan, logits [][]float32) []outcome {
 	return outcomes
 }
 
-// countChunks notes in the reports which prompts this step worked on.
-func (e *Engine) countChunks(plan *scheduler.Plan, now time.Duration) {
+// countChunks notes in the reports which prompts this step worked on. A request has left the queue
+// when the first step that computes for it began to.
+func (e *Engine) countChunks(plan *scheduler.Plan, began time.Duration) {
 	for _, chunk := range plan.Chunks {
 		r := e.requests[chunk.ID]
 		if chunk.Decode {
 			continue
 		}
 		if r.report.Chunks == 0 && r.kind == scheduler.Local {
-			r.report.Queue = now - r.accepted
+			r.report.Queue = began - r.accepted
 		}
 		r.report.Chunks++
 	}
