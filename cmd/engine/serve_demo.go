@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,11 +24,13 @@ type demoNode struct {
 	file    string
 	process *exec.Cmd
 	stdin   io.WriteCloser
+	log     string // path
 	ended   chan error
 }
 
 // serveDemo runs prefill, decode and router as three processes until ctx ends or one of them does.
 func serveDemo(ctx context.Context, o serveOptions, s streams) error {
+	const tries = 3
 	model, err := demoModel(o.model)
 	if err != nil {
 		return err
@@ -36,11 +39,23 @@ func serveDemo(ctx context.Context, o serveOptions, s streams) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := demoNodes()
+	fmt.Fprintf(s.out, "writing prefill.toml decode.toml router.toml and logs to %s\n", folder)
+	for try := 1; ; try++ {
+		err := runDemo(ctx, folder, model, try, s)
+		exit, ended := errors.AsType[*exec.ExitError](err)
+		if !ended || exit.ExitCode() != exitTemporary || try == tries {
+			return err
+		}
+		fmt.Fprintln(s.err, "somebody took a port while the processes started; trying the next ones")
+	}
+}
+
+// runDemo chooses ports, writes the files and runs the processes.
+func runDemo(ctx context.Context, folder, model string, try int, s streams) error {
+	nodes, err := demoNodes(try)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "writing prefill.toml decode.toml router.toml and logs to %s\n", folder)
 	if err := writeDemo(folder, model, nodes); err != nil {
 		return err
 	}
@@ -102,16 +117,18 @@ func demoFolder(out string) (string, error) {
 	}
 }
 
-// demoNodes chooses a free port for each process, from the usual ones on.
-func demoNodes() ([]*demoNode, error) {
+// demoNodes chooses a free port for each process: at the first try from the usual ones on, later
+// away from others who are doing the same.
+func demoNodes(try int) ([]*demoNode, error) {
 	nodes := []*demoNode{
 		{name: "p0", role: config.RolePrefill}, {name: "d0", role: config.RoleDecode},
 		{name: "r0", role: config.RoleRouter},
 	}
-	port := 7602
+	away := (try - 1) * (10 + os.Getpid()%400)
+	port := 7602 + away
 	for _, n := range nodes {
 		if n.role == config.RoleRouter {
-			port = 8080
+			port = 8080 + away
 		}
 		free, err := freePort(port)
 		if err != nil {
@@ -145,6 +162,7 @@ func (n *demoNode) start(folder string, ended chan<- error) error {
 		return fmt.Errorf("make the log of %s: %w", n.name, err)
 	}
 	defer log.Close()
+	n.log = log.Name()
 	n.process = exec.Command(program, "serve", "-c", n.file, "--until-eof")
 	n.process.Stdout, n.process.Stderr = log, log
 	detach(n.process)
@@ -158,29 +176,22 @@ func (n *demoNode) start(folder string, ended chan<- error) error {
 	go func() {
 		err := n.process.Wait()
 		n.ended <- err
-		ended <- fmt.Errorf("%s has ended (%v); its last words, from %s:\n%s", n.name, err,
-			log.Name(),
-			tail(log.Name()))
+		if err == nil {
+			err = errors.New("exit status 0")
+		}
+		ended <- fmt.Errorf("%s has ended (%w); its last words, from %s:\n%s", n.name, err, n.log,
+			tail(n.log))
 	}()
 	return nil
 }
 
-// await asks /ready until the process says yes.
+// await waits until the process says in its log that it listens, and /ready says yes. Before the
+// first, somebody else might answer at that address.
 func (n *demoNode) await(ctx context.Context, ended <-chan error) error {
-	const patience, pause = 5 * time.Minute, 50 * time.Millisecond
+	const patience, pause = 5 * time.Minute, 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for {
-		request, err := http.NewRequestWithContext(ctx, "GET", "http://"+n.address+"/ready", nil)
-		if err != nil {
-			return err
-		}
-		if response, err := http.DefaultClient.Do(request); err == nil {
-			response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
+	for !n.listens() || !n.ready(ctx) {
 		select {
 		case err := <-ended:
 			return err
@@ -189,6 +200,27 @@ func (n *demoNode) await(ctx context.Context, ended <-chan error) error {
 		case <-time.After(pause):
 		}
 	}
+	return nil
+}
+
+// listens reports whether the process has said so.
+func (n *demoNode) listens() bool {
+	said, err := os.ReadFile(n.log)
+	return err == nil && strings.Contains(string(said), "\nready.")
+}
+
+// ready asks /ready.
+func (n *demoNode) ready(ctx context.Context) bool {
+	request, err := http.NewRequestWithContext(ctx, "GET", "http://"+n.address+"/ready", nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode == http.StatusOK
 }
 
 // line is what the screen says of a process.
