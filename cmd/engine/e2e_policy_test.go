@@ -116,7 +116,7 @@ func TestEveryHostileModule(t *testing.T) {
 	if err != nil || len(files) < 40 {
 		t.Fatalf("%d modules: %v", len(files), err)
 	}
-	hostile(t, files, 10)
+	hostile(t, files, len(files)/6)
 }
 
 // TestModulesThatKillTheBareRuntime is the same with those that the shared data has.
@@ -133,7 +133,10 @@ func hostile(t *testing.T, files []string, most int) {
 	n := serveNode(t, "")
 	golden := embeddedGolden().cases(t)[0]
 	refused := 0
-	for _, file := range files {
+	for i, file := range files {
+		if raced && i%5 != 0 {
+			continue
+		}
 		name := filepath.Base(file)
 		begun := time.Now()
 		r := n.load(t, file)
@@ -149,7 +152,7 @@ func hostile(t *testing.T, files []string, most int) {
 		}
 		n.serves(t, golden)
 	}
-	if refused < most {
+	if refused < most && !raced {
 		t.Errorf("%d of %d modules were refused, want at least %d", refused, len(files), most)
 	}
 	const most64 = 700 << 20
