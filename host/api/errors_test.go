@@ -38,8 +38,8 @@ func TestEveryErrorHasOneShape(t *testing.T) {
 			code: "request_too_large", says: "65536"},
 		{path: completionsPath, header: [2]string{"X-Long", strings.Repeat("a", 5000)}, status: 431,
 			code: "headers_too_large", says: "4096"},
-		{path: completionsPath, body: `{"prompt":"` + strings.Repeat("a", 60000) + `"}`, status: 400,
-			code: "context_length_exceeded", param: "prompt",
+		{path: completionsPath, body: `{"prompt":"` + strings.Repeat("a", 60000) + `"}`,
+			status: 400, code: "context_length_exceeded", param: "prompt",
 			says: "This model's maximum context length is 512 tokens"},
 		{path: chatPath, body: `{"messages":[{"role":"user","content":"` +
 			strings.Repeat("a", 60000) + `"}]}`, status: 400, code: "context_length_exceeded",

@@ -3,8 +3,10 @@ package api
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
 )
 
@@ -35,6 +37,46 @@ func TestSchemaBecomesAConstraint(t *testing.T) {
 	}
 	if len(b.model.forms.known) != maxForms {
 		t.Errorf("%d forms are kept", len(b.model.forms.known))
+	}
+}
+
+// TestFormsOfRealVocabularies draws outputs over the vocabularies of real models, of every kind of
+// tokenizer, and reads them as clients would.
+func TestFormsOfRealVocabularies(t *testing.T) {
+	const format = `{"type":"json_schema","json_schema":{"schema":{"type":"object","properties":{
+		"name":{"type":"string","maxLength":20},"n":{"type":"array","items":{"type":"number",
+		"minimum":-5,"maximum":99.5},"minItems":1},"größe":{"enum":["ü","\"","b"]}},
+		"required":["name","n","größe"],"additionalProperties":false}}}`
+	for _, name := range []string{"llama2", "gpt2", "gemma3", "qwen3"} {
+		m := &Model{Tokenizer: sharedTokenizer(t, name)}
+		form, fault := m.form([]byte(format))
+		if fault != nil {
+			t.Fatal(fault)
+		}
+		for seed := range uint64(4) {
+			state := form.New()
+			ask := generation.Request{MaxTokens: state.Least() + int(seed)*12, Constraint: state}
+			ask.Sampling.Seed = seed
+			ids, err := drawn(ask, m.Tokenizer.VocabSize())
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := answer{text: m.Tokenizer.NewStream(true)}
+			text := ""
+			for _, id := range ids {
+				text += a.text.Push(id)
+			}
+			text += a.text.Flush()
+			var got struct {
+				Name *string
+				N    []float64
+				Size string `json:"größe"`
+			}
+			if err := json.Unmarshal([]byte(text), &got); err != nil || got.Name == nil ||
+				len(got.N) == 0 || got.Size == "" || strings.ContainsRune(text, 0xFFFD) {
+				t.Errorf("%s: %q: %v", name, text, err)
+			}
+		}
 	}
 }
 
