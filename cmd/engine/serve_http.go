@@ -115,7 +115,7 @@ func (s *servers) serveWith(l net.Listener, secured *tls.Config, counted *api.Se
 ) {
 	h := &http.Server{TLSConfig: secured, Handler: handler, ReadHeaderTimeout: headerTimeout,
 		IdleTimeout: idleTimeout,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	if counted != nil {
 		counted.Limit(h)
 	}

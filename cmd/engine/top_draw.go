@@ -102,9 +102,10 @@ func drawTop(t *topScreen) string {
 		p.line(lineAlarm, " no answer: %v", t.problem)
 	}
 	l := s.Latency
-	p.line(lineText, " req/s %.1f %s   tok/s in %s %s  out %s %s   TTFT p50 %s p99 %s   "+
-		"ITL p50 %s p99 %s   errors %d   429s %d", s.RequestsPerSecond, spark(t.requests),
-		grouped(s.PrefillPerSecond), spark(t.prefill), grouped(s.DecodePerSecond), spark(t.decode),
+	p.line(lineText, " req/s %.1f %s   tok/s in %s %s  out %s %s", s.RequestsPerSecond,
+		spark(t.requests), grouped(s.PrefillPerSecond), spark(t.prefill),
+		grouped(s.DecodePerSecond), spark(t.decode))
+	p.line(lineText, " TTFT p50 %s p99 %s   ITL p50 %s p99 %s   errors %d   429s %d",
 		inMS(l.TTFT50), inMS(l.TTFT99), inMS(l.ITL50), inMS(l.ITL99), s.Errors, s.Refused)
 	p.instances()
 	switch t.part {
@@ -128,7 +129,7 @@ func (p *picture) instances() {
 	if len(list) == 0 {
 		list = []admin.Instance{{Name: s.Node, Role: s.Role, Up: s.Ready, Load: s.Load}}
 	}
-	p.line(lineHead, " %-16s %-8s %4s %4s  %-22s %9s %9s %9s", "NODE", "ROLE", "RUN", "WAIT", "KV",
+	p.line(lineHead, " %-14s %-8s %4s %4s  %-16s %9s %8s %7s", "NODE", "ROLE", "RUN", "WAIT", "KV",
 		"BATCH tok", "STEP ms", "tok/s")
 	for _, i := range list {
 		kind, rest := lineText, ""
@@ -140,8 +141,8 @@ func (p *picture) instances() {
 		case i.Pages.Leaked != 0:
 			kind, rest = lineAlarm, fmt.Sprintf("  %d pages leaked", i.Pages.Leaked)
 		}
-		p.line(kind, " %-16s %-8s %4d %4d  %-22s %9s %9.1f %9s%s", i.Name, i.Role, i.Running,
-			i.Waiting, bar(i.Pages), grouped(i.BatchTokens), i.StepMilliseconds,
+		p.line(kind, " %-14s %-8s %4d %4d  %-16s %9s %8.1f %7s%s", clip(i.Name, 14), i.Role,
+			i.Running, i.Waiting, bar(i.Pages), grouped(i.BatchTokens), i.StepMilliseconds,
 			grouped(i.PrefillPerSecond+i.DecodePerSecond), rest)
 	}
 }
@@ -153,19 +154,34 @@ func (p *picture) requests() {
 		p.line(lineHead, " requests: engine top --admin ADDR of an instance")
 		return
 	}
-	p.line(lineHead, " %-28s %-12s %-16s %7s %7s %8s  %s", "REQUEST", "TENANT", "STATE", "IN",
-		"OUT", "AGE", "WAITING FOR")
+	name, owner := 16, 8 // Columns; an id of our own has 28 characters.
+	if p.screen.width >= wideScreen {
+		name, owner = 28, 16
+	}
+	p.line(lineHead, " %-*s %-*s %-17s %6s %5s %8s  %s", name, "REQUEST", owner, "TENANT",
+		"STATE", "IN", "OUT", "AGE", "WAITING FOR")
 	for _, r := range s.Requests {
 		state := r.State
 		if state == "prefilling" {
 			state = fmt.Sprintf("prefill %d/%d", r.Computed, r.Prompt)
 		}
-		p.line(lineText, " %-28s %-12s %-16s %7d %7d %7.1fs  %s", r.ID, r.Tenant, state, r.Prompt,
-			r.Output, r.Age, waitsFor(r))
+		p.line(lineText, " %-*s %-*s %-17s %6d %5d %7.1fs  %s", name, clip(r.ID, name), owner,
+			clip(r.Tenant, owner), state, r.Prompt, r.Output, r.Age, waitsFor(r))
 	}
 	if hidden := s.Running + s.Waiting - len(s.Requests); hidden > 0 {
 		p.line(lineHead, " and %d more", hidden)
 	}
+}
+
+// wideScreen is the width from which names are shown whole.
+const wideScreen = 110
+
+// clip cuts a name to a column.
+func clip(name string, width int) string {
+	if utf8.RuneCountInString(name) <= width {
+		return name
+	}
+	return string([]rune(name)[:width-1]) + "…"
 }
 
 // waitsFor says what a request that does not run waits for.
@@ -204,13 +220,14 @@ func (p *picture) policies() {
 
 func (p *picture) help() {
 	for _, text := range []string{
-		"q quit · r requests · p policies · ? this page · the same key again goes back", "",
-		"req/s    requests that ended · tok/s in: prompt tokens computed, out: tokens generated",
-		"TTFT     time to the first token · ITL time between tokens, of the latest 512",
-		"RUN      prefilling and decoding · WAIT waiting, prepared and receiving",
+		"q quit · r requests · p policies · ? this page · the same key goes back", "",
+		"req/s    requests that ended, over ten seconds",
+		"tok/s    in: prompt tokens computed, out: tokens generated",
+		"TTFT     time to the first token, ITL between tokens, of the latest 512",
+		"RUN      prefilling and decoding, WAIT waiting, prepared and receiving",
 		"KV       pages that requests hold, of all; cached pages count as free",
-		"BATCH    tokens computed in a step · STEP its time in the model · over ten seconds",
-		"errors   answers with a 5xx status · 429s requests refused by a limit or a full queue",
+		"BATCH    tokens computed in a step, STEP its time in the model",
+		"errors   answers with a 5xx status, 429s those with a limit reached",
 	} {
 		p.line(lineText, " %s", text)
 	}
