@@ -76,7 +76,7 @@ func checkServing(cfg *config.Config, about model.Config, tok *tokenizer.Tokeniz
 	} else {
 		free = known
 	}
-	_, problem := planPool(cfg, cfg.Model.MaxModelLen.Or(about.Context),
+	_, problem := planPool(cfg, requests(cfg, about, cfg.Model.MaxModelLen.Or(about.Context)),
 		need.Token*int64(cfg.KVCache.PageSize), free)
 	return problem
 }
@@ -84,8 +84,9 @@ func checkServing(cfg *config.Config, about model.Config, tok *tokenizer.Tokeniz
 // memoryWords says what a model will take, for people.
 func memoryWords(cfg *config.Config, about model.Config) string {
 	need, context := about.Need(modelOptions(cfg)), cfg.Model.MaxModelLen.Or(about.Context)
+	tokens := min(context, fullRequest(requests(cfg, about, context))*cfg.KVCache.PageSize)
 	return fmt.Sprintf("needs %s, and %s for a request of %d tokens",
-		size(int(need.Weights+need.Scratch)), size(context*int(need.Token)), context)
+		size(int(need.Weights+need.Scratch)), size(tokens*int(need.Token)), context)
 }
 
 // modelFiles is the folder of a model; "" is the embedded one.

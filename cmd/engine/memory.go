@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/host/scheduler"
 )
 
 // poolPages is the size of the page pool: what was asked for, or one full request for each sequence
@@ -18,19 +20,21 @@ func (s *setup) poolPages() (int, error) {
 		return s.pages, nil
 	}
 	free, _ := freeMemory()
-	pages, problem := planPool(s.cfg, s.context, s.prefixSize, free)
+	pages, problem := planPool(s.cfg, s.schedulerOptions(0), s.prefixSize, free)
 	if problem != nil {
 		return 0, badConfig{*problem}
 	}
 	return pages, nil
 }
 
-// planPool computes the pool from what is free, for requests of at most context tokens and pages of
-// pageBytes.
-func planPool(cfg *config.Config, context int, pageBytes, free int64) (int, *config.Problem) {
-	kv := cfg.KVCache
-	one := (context+kv.PageSize-1)/kv.PageSize + 1 // One stays free beside a running sequence.
-	pages, key := one*cfg.Scheduler.MaxNumSeqs, "kv_cache.memory_fraction"
+// planPool computes the pool from what is free, for the requests that a scheduler of these options
+// takes and pages of pageBytes.
+func planPool(
+	cfg *config.Config, o scheduler.Options, pageBytes, free int64,
+) (int, *config.Problem) {
+	kv, context := cfg.KVCache, o.MaxModelLen
+	one := o.Least(context) + 1 // One stays free beside a running sequence.
+	pages, key := (fullRequest(o)+1)*o.MaxSeqs, "kv_cache.memory_fraction"
 	most := int64(kv.MemoryFraction * float64(free))
 	from := fmt.Sprintf("%.2f of the %s that are free are %s", kv.MemoryFraction, size(int(free)),
 		size(int(most)))
@@ -53,6 +57,11 @@ func planPool(cfg *config.Config, context int, pageBytes, free int64) (int, *con
 			max(0, (pages-1)*kv.PageSize), key),
 	}
 	return 0, &wrong
+}
+
+// fullRequest is how many pages one request of full length holds at most.
+func fullRequest(o scheduler.Options) int {
+	return max(o.Holds(o.MaxModelLen, cmp.Or(o.ChunkMax, o.TokenBudget)), o.Least(o.MaxModelLen))
 }
 
 // fallbackMemory is what is taken for free where the system does not tell.
@@ -109,8 +118,7 @@ func readNumber(path string) (int64, bool) {
 }
 
 // describePool is one line about the pool, for people.
-func describePool(cfg *config.Config, pages, context int) string {
-	tokens := pages * cfg.KVCache.PageSize
+func describePool(o scheduler.Options, pages int) string {
 	return fmt.Sprintf("%d pages of %d tokens · %d requests of %d at once", pages,
-		cfg.KVCache.PageSize, tokens/context, context)
+		o.PageSize, pages/fullRequest(o), o.MaxModelLen)
 }

@@ -157,12 +157,23 @@ func (s *setup) schedulerOptions(pages int) scheduler.Options {
 	}
 	roles := map[config.Role]uint32{config.RolePrefill: abi.RolePrefill,
 		config.RoleDecode: abi.RoleDecode, config.RoleAll: abi.RoleAll}
-	return scheduler.Options{
-		Limits: limits(s.cfg), PageSize: s.cfg.KVCache.PageSize, Pages: pages,
-		MaxModelLen: s.context, PrefixPages: prefix, Role: roles[s.role],
-		Seed:            uint64(s.cfg.Policy.Seed),
-		KVBytesPerToken: int(s.prefixSize) / s.cfg.KVCache.PageSize,
+	o := requests(s.cfg, s.model.Config(), s.context)
+	o.Pages, o.PrefixPages, o.Role = pages, prefix, roles[s.role]
+	o.Seed = uint64(s.cfg.Policy.Seed)
+	o.KVBytesPerToken = int(s.prefixSize) / o.PageSize
+	return o
+}
+
+// requests are the options that say what requests of at most context tokens hold. Pages slide out
+// only where every layer has the same window.
+func requests(cfg *config.Config, about model.Config, context int) scheduler.Options {
+	o := scheduler.Options{
+		Limits: limits(cfg), PageSize: cfg.KVCache.PageSize, MaxModelLen: context,
 	}
+	if about.UniformWindow {
+		o.Window, o.Sinks = about.Window, about.Sinks
+	}
+	return o
 }
 
 // limits are the numbers of [scheduler].

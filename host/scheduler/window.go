@@ -41,15 +41,25 @@ func (o *Options) Holds(tokens, chunk int) int {
 	return min(all, o.sinkPages()+(inSight+o.PageSize-2)/o.PageSize+1)
 }
 
-// holds is the least that one request of so many tokens can get along with: pages for the shortest
-// chunk, or, for a reservation, for what its match sees and what its end will see.
-func (s *Scheduler) holds(kind Kind, tokens int) int {
-	pages := s.options.Holds(tokens, s.limits.ChunkAlign)
-	if s.options.Window > 0 && kind == PrepareReceive {
-		one := s.options.Holds(tokens, 1)
-		pages = max(pages, min(s.pagesFor(tokens), 2*one))
+// Least is the fewest pages that any request of so many tokens can get along with: those for the
+// shortest chunk, or, for a reservation, for what its match sees and what its end will see.
+func (o Options) Least(tokens int) int {
+	pages := o.Holds(tokens, o.ChunkAlign)
+	if o.Window > 0 {
+		all := (tokens + o.PageSize - 1) / o.PageSize
+		pages = max(pages, min(all, 2*o.Holds(tokens, 1)))
 	}
 	return pages
+}
+
+// holds is Least for one kind of request, under the limits that hold now.
+func (s *Scheduler) holds(kind Kind, tokens int) int {
+	o := s.options
+	o.ChunkAlign = s.limits.ChunkAlign
+	if kind == PrepareReceive {
+		return o.Least(tokens)
+	}
+	return o.Holds(tokens, o.ChunkAlign)
 }
 
 // chunkMax is the longest chunk: as long as the limits say, and with a window as short as a pool
