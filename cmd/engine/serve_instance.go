@@ -156,7 +156,7 @@ func (i *instance) openEngine(ctx context.Context) error {
 // server completes what every role's server has.
 func (i *instance) server(o api.Options) *api.Server {
 	c := i.cfg.API
-	o.Metrics, o.Seed, o.Log = i.metrics.Handler(), randomSeed, i.log
+	o.Metrics, o.Seed, o.Log = i.metricsHandler(), randomSeed, i.log
 	o.MaxBody, o.MaxStop, o.MaxConnections = int64(c.MaxBody), c.MaxStop, c.MaxConnections
 	o.MaxN, o.MaxHeader = c.MaxN, int(c.MaxHeader)
 	o.RequestTimeout, o.WriteTimeout = c.RequestTimeout, c.WriteTimeout

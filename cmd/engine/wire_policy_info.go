@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/host/metrics"
+	"github.com/kvrelay/engine/plugins"
+)
+
+// shownDigest is how much of a digest the series shows.
+const shownDigest = 12
+
+// metricsHandler serves the series. Which policies are in place is asked when somebody looks, for
+// it changes on ways that tell nobody, such as a module that is set aside.
+func (i *instance) metricsHandler() http.Handler {
+	serve := i.metrics.Handler()
+	if i.policies == nil {
+		return serve
+	}
+	version := fmt.Sprintf("%d.%d", abi.Major, abi.Minor)
+	i.metrics.SetPolicy(metrics.SlotFallback, metrics.PolicyInfo{Policy: "native:fcfs",
+		ABI: version})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		in := map[plugins.State]metrics.PolicyInfo{}
+		for _, p := range i.policies.List() {
+			in[p.State] = metrics.PolicyInfo{Policy: p.Name, Version: p.Version,
+				Digest: p.Digest[:min(shownDigest, len(p.Digest))], ABI: version}
+		}
+		i.metrics.SetPolicy(metrics.SlotActive, in[plugins.StateActive])
+		i.metrics.SetPolicy(metrics.SlotPrevious, in[plugins.StatePrevious])
+		serve.ServeHTTP(w, r)
+	})
+}
