@@ -14,6 +14,7 @@
 //  4. A running decode has its token in every step unless the policy skips it or pages run out.
 //  5. One predicate admits a chunk: need + one page for each running and admitted sequence fits
 //     what is free or evictable.
+//  6. A page table holds what later positions see and nothing else (window.go).
 package scheduler
 
 import (

@@ -7,10 +7,10 @@ import (
 )
 
 // steady is a scheduler with so many running decodes and so many requests waiting.
-func steady(t testing.TB, running, waiting, promptTokens int) *Scheduler {
+func steady(t testing.TB, running, waiting, promptTokens, window int) *Scheduler {
 	t.Helper()
 	s, err := New(Options{
-		PageSize: 16, Pages: 1 << 15, MaxModelLen: 1 << 15, PrefixPages: -1,
+		PageSize: 16, Pages: 1 << 15, MaxModelLen: 1 << 15, PrefixPages: -1, Window: window,
 		Limits: Limits{
 			MaxSeqs: running, TokenBudget: 1 << 16, MaxQueue: running + waiting, HardAge: time.Hour,
 			MaxIdleSteps: 50, MaxEmptySteps: 16,
@@ -43,7 +43,14 @@ func turn1(s *Scheduler, sampled []int32, now time.Duration) {
 // TestNoAllocations: a step of decodes, with others waiting, allocates nothing but the growth of
 // output and page tables.
 func TestNoAllocations(t *testing.T) {
-	s := steady(t, 64, 100, 40)
+	for _, window := range []int{0, 100} {
+		noAllocations(t, window)
+	}
+}
+
+func noAllocations(t *testing.T, window int) {
+	t.Helper()
+	s := steady(t, 64, 100, 40, window)
 	sampled := make([]int32, 64)
 	now := time.Duration(1)
 	for range 2000 { // Past the first doublings of everything.
@@ -51,7 +58,7 @@ func TestNoAllocations(t *testing.T) {
 		turn1(s, sampled, now)
 	}
 	if n := testing.AllocsPerRun(100, func() { now++; turn1(s, sampled, now) }); n > 0.5 {
-		t.Errorf("%.1f allocations a step", n)
+		t.Errorf("%.1f allocations a step with a window of %d", n, window)
 	}
 	if s.Stats().States[Decoding] != 64 {
 		t.Fatalf("%+v", s.Stats())
@@ -84,7 +91,7 @@ func TestRepeats(t *testing.T) {
 func BenchmarkDecodeStep(b *testing.B) {
 	for _, c := range []struct{ running, waiting int }{{1, 0}, {64, 0}, {64, 512}, {256, 512}} {
 		b.Run(fmt.Sprintf("running=%d,waiting=%d", c.running, c.waiting), func(b *testing.B) {
-			s := steady(b, c.running, c.waiting, 40)
+			s := steady(b, c.running, c.waiting, 40, 0)
 			sampled := make([]int32, c.running)
 			now := time.Duration(1)
 			turn1(s, sampled, now)
@@ -93,7 +100,7 @@ func BenchmarkDecodeStep(b *testing.B) {
 				turn1(s, sampled, now)
 				if now%1000 == 0 { // Start over before the pages run out.
 					b.StopTimer()
-					s = steady(b, c.running, c.waiting, 40)
+					s = steady(b, c.running, c.waiting, 40, 0)
 					turn1(s, sampled, now)
 					b.StartTimer()
 				}

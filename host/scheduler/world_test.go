@@ -77,6 +77,9 @@ func newWorld(seed uint64, marks map[string]int) *world {
 	if side := rand.New(rand.NewPCG(seed, 9)); side.IntN(2) == 0 {
 		o.Window = 1 + side.IntN(20)
 		o.Sinks = side.IntN(8) * side.IntN(2)
+		if side.IntN(3) == 0 { // A pool that one request may need all of.
+			o.Pages = o.Least(o.MaxModelLen) + 1 + side.IntN(4)
+		}
 	}
 	c := &chance{r: r, laziness: r.Float64() * 0.8}
 	if r.IntN(2) == 0 {
