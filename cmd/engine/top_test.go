@@ -120,6 +120,58 @@ func TestTopKeys(t *testing.T) {
 	}
 }
 
+// breaking is a screen that panics once it is drawn.
+type breaking struct{}
+
+func (breaking) Init() tea.Cmd { return nil }
+
+func (b breaking) View() tea.View {
+	v := tea.NewView("drawn")
+	v.AltScreen = true
+	return v
+}
+
+func (b breaking) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	if _, ok := msg.(again); ok {
+		panic("a fault of ours")
+	}
+	return b, nil
+}
+
+// alerting is a terminal that tells once the screen was taken.
+type alerting struct {
+	strings.Builder
+	taken func()
+}
+
+const takeScreen, giveScreen = "\x1b[?1049h", "\x1b[?1049l"
+
+func (a *alerting) Write(p []byte) (int, error) {
+	n, err := a.Builder.Write(p)
+	if a.taken != nil && strings.Contains(a.String(), takeScreen) {
+		a.taken()
+		a.taken = nil
+	}
+	return n, err
+}
+
+// TestTopGivesTheTerminalBack: after a panic the screen before is there again, with its cursor.
+func TestTopGivesTheTerminalBack(t *testing.T) {
+	t.Setenv("TERM", "xterm-256color")
+	var out alerting
+	p := topProgram(t.Context(), breaking{}, streams{strings.NewReader(""), &out, &out})
+	out.taken = func() { go p.Send(again{}) }
+	if _, err := p.Run(); !errors.Is(err, tea.ErrProgramPanic) {
+		t.Fatal(err)
+	}
+	const hidden, shown = "\x1b[?25l", "\x1b[?25h"
+	text := out.String()
+	if strings.LastIndex(text, takeScreen) > strings.LastIndex(text, giveScreen) ||
+		strings.LastIndex(text, hidden) > strings.LastIndex(text, shown) {
+		t.Errorf("%q", text)
+	}
+}
+
 func TestMeter(t *testing.T) {
 	at := time.Unix(1000, 0)
 	m := newMeter(func() time.Time { return at })

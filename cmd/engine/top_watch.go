@@ -23,8 +23,7 @@ func watchTop(ctx context.Context, c *adminClient, s streams) error {
 		paint = plainly
 	}
 	m := topModel{ctx: ctx, client: c, screen: topScreen{paint: paint, width: 80, height: 24}}
-	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(s.in), tea.WithOutput(s.out))
-	last, err := p.Run()
+	last, err := topProgram(ctx, m, s).Run()
 	if errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil {
 		return nil // Somebody asked for the end.
 	}
@@ -35,6 +34,11 @@ func watchTop(ctx context.Context, c *adminClient, s streams) error {
 		return m.screen.problem
 	}
 	return nil
+}
+
+// topProgram takes the terminal for a model.
+func topProgram(ctx context.Context, m tea.Model, s streams) *tea.Program {
+	return tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(s.in), tea.WithOutput(s.out))
 }
 
 // topModel is the state of the screen; the library calls its methods one at a time.
