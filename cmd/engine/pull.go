@@ -82,9 +82,9 @@ func pullModel(ctx context.Context, o pullOptions, s streams) error {
 		return json.NewEncoder(s.out).Encode(shownModel(here))
 	}
 	fetched, bytes := screen.fetched()
-	fmt.Fprintf(s.out, "%s %s · %s fetched (%s in %.1f s), %d were here · verified\n%s\n", o.ref,
-		here.Commit[:7], plural(fetched, "file"), size(int(bytes)), time.Since(begun).Seconds(),
-		screen.present, here.Path)
+	fmt.Fprintf(s.out, "%s %s\n  %s fetched and verified, %s in %.1f s · %d were here\n  %s\n",
+		o.ref, here.Commit[:7], plural(fetched, "file"), size(int(bytes)),
+		time.Since(begun).Seconds(), screen.present, here.Path)
 	if len(here.Missing) == 0 {
 		_, err = fmt.Fprintf(s.out, "next: engine run --model %s\n", o.ref)
 	}

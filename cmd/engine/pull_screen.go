@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -23,6 +24,7 @@ type pullScreen struct {
 	bars    *mpb.Progress // nil where there is no terminal
 	present int
 	begun   time.Time
+	network atomic.Int64 // bytes that came; the bars read it while mu may be held
 
 	mu     sync.Mutex
 	files  []hub.File
@@ -54,7 +56,7 @@ func (s *pullScreen) Plan(fetch []hub.File, present int) {
 	}
 	if s.bars != nil && len(fetch) > 0 {
 		s.whole = s.bar(plural(len(fetch), "file"), s.total(), mpb.BarPriority(1<<20),
-			mpb.AppendDecorators(decor.Any(s.rate, decor.WCSyncSpace)))
+			decor.Any(s.rate, decor.WCSyncSpace))
 		return
 	}
 	if len(fetch) > 0 {
@@ -63,23 +65,24 @@ func (s *pullScreen) Plan(fetch []hub.File, present int) {
 	}
 }
 
-// bar adds a bar of so many bytes. The one of all files stays below the others.
-func (s *pullScreen) bar(name string, bytes int64, o ...mpb.BarOption) *mpb.Bar {
+// bar adds a bar of so many bytes, with more behind it.
+func (s *pullScreen) bar(
+	name string, bytes int64, o mpb.BarOption, more ...decor.Decorator,
+) *mpb.Bar {
 	const most = 32
 	if len(name) > most {
 		name = "…" + name[len(name)-most+1:]
 	}
-	return s.bars.New(bytes, mpb.BarStyle(), append([]mpb.BarOption{
+	counters := decor.CountersKibiByte("% .1f / % .1f", decor.WCSyncSpace)
+	return s.bars.New(bytes, mpb.BarStyle(), o,
 		mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
-		mpb.AppendDecorators(decor.CountersKibiByte("% .1f / % .1f", decor.WCSyncSpace)),
-	}, o...)...)
+		mpb.AppendDecorators(append([]decor.Decorator{counters}, more...)...))
 }
 
 // rate is what comes in altogether.
 func (s *pullScreen) rate(decor.Statistics) string {
-	_, bytes := s.fetched()
-	seconds := time.Since(s.begun).Seconds()
-	return size(int(float64(bytes)/max(seconds, 0.1))) + "/s"
+	seconds := max(time.Since(s.begun).Seconds(), 0.1)
+	return size(int(float64(s.network.Load())/seconds)) + "/s"
 }
 
 func (s *pullScreen) total() (bytes int64) {
@@ -97,10 +100,12 @@ func (s *pullScreen) Got(i int, bytes int64) {
 		s.first[i] = bytes
 	}
 	s.first[i] = min(s.first[i], bytes)
-	sum := int64(0)
-	for _, n := range s.bytes {
+	sum, had := int64(0), int64(0)
+	for j, n := range s.bytes {
 		sum += n
+		had += max(s.first[j], 0)
 	}
+	s.network.Store(sum - had)
 	if s.bars != nil && s.each[i] == nil {
 		s.each[i] = s.bar(path.Base(s.files[i].Name), s.files[i].Size, mpb.BarRemoveOnComplete())
 	}
@@ -111,7 +116,7 @@ func (s *pullScreen) Got(i int, bytes int64) {
 	}
 	tell := s.bars == nil && tenths > s.tenths
 	s.tenths = max(s.tenths, tenths)
-	s.mu.Unlock() // The bars ask for the rate.
+	s.mu.Unlock()
 	if bar != nil {
 		bar.SetCurrent(bytes)
 		whole.SetCurrent(sum)
@@ -167,8 +172,5 @@ func (s *pullScreen) close(failed bool) {
 func (s *pullScreen) fetched() (files int, bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, n := range s.bytes {
-		bytes += n - max(s.first[i], 0)
-	}
-	return s.done, bytes
+	return s.done, s.network.Load()
 }

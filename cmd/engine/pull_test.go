@@ -22,8 +22,8 @@ import (
 
 const hubCommit = "0123456789abcdef0123456789abcdef01234567"
 
-// serveEmbedded is a hub that has the embedded model as acme/embedded. The environment points to
-// it and to an empty cache, which is returned.
+// serveEmbedded is a hub that has the embedded model as acme/embedded, and as acme/slow, of which
+// the last byte never comes. The environment points to it and to an empty cache, which is returned.
 func serveEmbedded(t *testing.T) (cache string) {
 	t.Helper()
 	type object = map[string]any
@@ -49,11 +49,18 @@ func serveEmbedded(t *testing.T) (cache string) {
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, file := strings.CutPrefix(r.URL.Path, "/acme/embedded/resolve/"+hubCommit+"/")
+		slow, isSlow := strings.CutPrefix(r.URL.Path, "/acme/slow/resolve/"+hubCommit+"/")
 		switch {
-		case r.URL.Path == "/api/models/acme/embedded/revision/main":
+		case r.URL.Path == "/api/models/acme/embedded/revision/main",
+			r.URL.Path == "/api/models/acme/slow/revision/main":
 			_ = json.NewEncoder(w).Encode(object{"sha": hubCommit, "siblings": siblings})
 		case file:
 			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(files[name]))
+		case isSlow:
+			w.Header().Set("Content-Length", fmt.Sprint(len(files[slow])))
+			_, _ = w.Write(files[slow][:len(files[slow])-1])
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
 		case strings.HasPrefix(r.URL.Path, "/api/models/acme/busy/"):
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(http.StatusTooManyRequests)
@@ -102,8 +109,8 @@ func TestPulledModelIsUsedByItsName(t *testing.T) {
 		t.Error(got)
 	}
 	got := invoke(t, "", "pull", "acme/embedded")
-	for _, want := range []string{"acme/embedded 0123456 · 5 files fetched", "\n" + path + "\n",
-		"next: engine run --model acme/embedded\n"} {
+	for _, want := range []string{"acme/embedded 0123456\n  5 files fetched and",
+		"\n  " + path + "\n", "next: engine run --model acme/embedded\n"} {
 		if got.code != 0 || !strings.Contains(got.out, want) {
 			t.Fatalf("exit %d\n%s%s\nlacks %q", got.code, got.out, got.err, want)
 		}

@@ -36,12 +36,14 @@ Continues one prompt and says what happened. The prompt is computed by a prefill
 and values travel over a real socket, a decode engine generates, and a policy module in
 WebAssembly decides each step, all in this process. Without -c the model is the embedded one.
 
-The text goes to stdout, the summary to stderr. Without a prompt, stdin is the prompt. A prompt
-that does not fit the context is refused with the numbers; it is never cut.`,
+The text goes to stdout, the summary to stderr. Without a prompt, stdin is the prompt; if that is
+a terminal, a chat begins, with the model's own template. A prompt that does not fit the context
+is refused with the numbers; it is never cut.`,
 		Example: `  engine run "In the beginning"
   engine run --model models/llama --max-tokens 40 --temperature 0 "Once upon a time"
   engine run --json --token-ids 1,403,407 | jq .disagg
-  echo "In the beginning" | engine run`,
+  echo "In the beginning" | engine run
+  engine run --model ORG/NAME               chat`,
 		Args: takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			given := cmd.Flags().Changed

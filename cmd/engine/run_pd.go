@@ -88,8 +88,14 @@ func runPrompt(ctx context.Context, o runOptions, s streams) error {
 	if o.model.Set {
 		cfg.Model.Path = o.model.Value
 	}
-	if err := o.readPrompt(s.in); err != nil {
-		return err
+	chats := !o.prompt.Set && o.tokenIDs == nil && isTerminal(s.in)
+	if chats && o.json {
+		return usageError("--json needs a prompt; see `engine run --help`")
+	}
+	if !chats {
+		if err := o.readPrompt(s.in); err != nil {
+			return err
+		}
 	}
 	log := newLogger(cfg, s.err, slog.LevelWarn)
 	p, err := openPair(ctx, cfg, newLoading(s.err, log))
@@ -97,9 +103,13 @@ func runPrompt(ctx context.Context, o runOptions, s streams) error {
 		return err
 	}
 	defer p.close(ctx, log)
+	p.opening(s.err, cfg)
+	if chats {
+		return runChat(ctx, o, s, p)
+	}
 	ask := o.request(p)
 	say := newSayer(o, s, p, ask)
-	say.opening(cfg)
+	say.opening()
 	r, err := p.generate(ctx, ask, say.text)
 	if err != nil {
 		return err
@@ -113,10 +123,6 @@ func (o *runOptions) readPrompt(in io.Reader) error {
 		return nil
 	}
 	const most = 64 << 20
-	if isTerminal(in) {
-		return usageError("no prompt: give one as an argument, or pipe it in; see `engine " +
-			"run --help`")
-	}
 	data, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err != nil {
 		return fmt.Errorf("read the prompt from stdin: %w", err)
@@ -168,10 +174,15 @@ func (p *pair) generate(ctx context.Context, ask generation.Request, text func([
 		if err != nil {
 			return r, err
 		}
+		// What is reserved must not wait for its lease to end when this fails; a generation
+		// that began has no reservation any more.
+		defer p.decode.engine.Release(context.WithoutCancel(ctx), ask.ID)
 		send := generation.Send{Begin: reserved.Matched, End: reserved.End,
 			Metadata: reserved.Metadata}
-		if r.sent, err = p.prefill.engine.RemoteSend(ctx, ask, send); err != nil {
-			return r, err
+		if send.Begin < send.End {
+			if r.sent, err = p.prefill.engine.RemoteSend(ctx, ask, send); err != nil {
+				return r, err
+			}
 		}
 		begin = reserved.End
 	}

@@ -34,13 +34,15 @@ func newSayer(o runOptions, s streams, p *pair, ask generation.Request) *sayer {
 }
 
 // opening says what runs.
-func (s *sayer) opening(cfg *config.Config) {
-	about := s.pair.model.model.Config()
-	need := s.pair.model.need
-	fmt.Fprintf(s.err, "  model    %s · %s · context %d · %d layers\n", s.pair.model.api.Names[0],
-		size(int(need.Weights)), s.pair.model.api.Context, about.Layers)
-	fmt.Fprintf(s.err, "  roles    prefill → transfer → decode in this process · policy %s\n",
+func (p *pair) opening(w io.Writer, cfg *config.Config) {
+	fmt.Fprintf(w, "  model    %s · %s · context %d · %d layers\n", p.model.api.Names[0],
+		size(int(p.model.need.Weights)), p.model.api.Context, p.model.model.Config().Layers)
+	fmt.Fprintf(w, "  roles    prefill → transfer → decode in this process · policy %s\n",
 		cfg.Policy.Active)
+}
+
+// opening shows the prompt where people look at the text.
+func (s *sayer) opening() {
 	if !s.options.json && s.options.prompt.Set && isTerminal(s.err) {
 		fmt.Fprint(s.err, s.options.prompt.Value)
 	}
@@ -63,7 +65,7 @@ func (s *sayer) write(text string) {
 // closing ends the text and says what happened.
 func (s *sayer) closing(r ran) error {
 	s.write(s.words.Flush())
-	calls, wall := s.policySpent()
+	calls, wall := s.pair.policySpent()
 	if s.options.json {
 		return s.document(r, calls, wall)
 	}
@@ -85,8 +87,8 @@ func milliseconds(d time.Duration) string {
 }
 
 // policySpent adds up both engines' policy calls.
-func (s *sayer) policySpent() (calls int64, wall time.Duration) {
-	for _, o := range s.pair.observers {
+func (p *pair) policySpent() (calls int64, wall time.Duration) {
+	for _, o := range p.observers {
 		c, w := o.spent()
 		calls, wall = calls+c, wall+w
 	}

@@ -98,7 +98,7 @@ def main():
     assert [(m["name"], m["revision"], m["refs"], m["missing"]) for m in listed] == [
         (MODEL, commit, ["main"], [])], listed
     again = run(theirs, "pull", MODEL)
-    assert " 0 files fetched (0 B " in again, again
+    assert " 0 files fetched and verified, 0 B " in again, again
     mine, other = tree(ours), tree(theirs)
     mine.pop("models--acme--tiny/trees/%s.json" % commit, None)
     differ = {k for k in mine.keys() | other.keys() if mine.get(k) != other.get(k)}
