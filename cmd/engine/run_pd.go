@@ -41,9 +41,9 @@ func openPair(ctx context.Context, cfg *config.Config, show *loading) (*pair, er
 	if err != nil {
 		return nil, fmt.Errorf("share the model: %w", err)
 	}
-	pageSize := cfg.KVCache.PageSize
+	request := fullRequest(requests(cfg, m.model.Config(), m.api.Context))
 	s := setup{cfg: cfg, context: m.api.Context, address: listener.Addr().String(), log: log,
-		pages: (m.api.Context+pageSize-1)/pageSize + 2}
+		pages: request + 2}
 	for i, role := range []config.Role{config.RolePrefill, config.RoleDecode} {
 		one := s
 		one.role, one.model = role, m.model
