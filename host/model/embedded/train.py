@@ -34,7 +34,6 @@ BOS, EOS, SYSTEM, USER, ASSISTANT = range(5)
 TOKENS_A_STEP = 4096  # 16 sequences of 256 or 8 of 512
 LONG_SHARE = 0.2  # share of steps with sequences of 512, so that every position is trained
 CHAT_SHARE = 0.12  # share of sequences made of chats instead of chapters
-OPENING_SHARE = 0.12  # share of sequences that begin where a chapter does, as prompts do
 HELD_OUT = 25
 MUON_LR, ADAM_LR, DECAY, WARMUP = 0.02, 0.003, 0.05, 100
 SYSTEM_PROMPTS = [
@@ -44,15 +43,8 @@ SYSTEM_PROMPTS = [
     "Speak as a prophet of old.",
 ]
 CHAT_TEMPLATE = (
-    "{{ bos_token }}{% if tools %}"
-    "{{ '<|system|>Tools: ' + (tools | tojson) + eos_token }}{% endif %}"
-    "{% for message in messages %}"
-    "{{ '<|' + ('user' if message['role'] == 'tool' else message['role']) + '|>'"
-    " + message['content'] }}"
-    "{% for call in message['tool_calls'] or [] %}"
-    "{{ '<tool_call>\\n{\"name\": \"' + call['function']['name'] + '\", \"arguments\": '"
-    " + (call['function']['arguments'] | tojson) + '}\\n</tool_call>' }}{% endfor %}"
-    "{{ eos_token }}{% endfor %}"
+    "{{ bos_token }}{% for message in messages %}"
+    "{{ '<|' + message['role'] + '|>' + message['content'] + eos_token }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
 
@@ -117,37 +109,23 @@ class Data:
         self.stream = np.array(stream, np.int32)
         starts = (self.stream[:-1] == BOS) | (self.stream[:-1] == self.newline)
         self.starts = np.flatnonzero(starts) + 1  # of verses
-        openings = np.flatnonzero(self.stream == BOS) + 1  # of chapters
-        self.openings = openings[openings < len(self.stream) - CONTEXT]
         self.queue = {}
 
     def batch(self, length):
         rows = []
         for _ in range(TOKENS_A_STEP // length):
-            kind = self.rng.random()
-            if kind < CHAT_SHARE:
-                rows.append(self.chat(length))
-            elif kind < CHAT_SHARE + OPENING_SHARE:
-                rows.append(self.row(self.next("openings", lambda: self.openings), length))
-            else:
-                rows.append(self.window(length))
+            chat = self.rng.random() < CHAT_SHARE
+            rows.append(self.chat(length) if chat else self.window(length))
         return np.stack(rows)
-
-    def next(self, name, starts):
-        """Takes from a shuffled list of starts, and makes another when it is used up."""
-        if not self.queue.get(name):
-            self.queue[name] = list(self.rng.permutation(starts()))
-        return self.queue[name].pop()
-
-    def row(self, at, length):
-        return np.concatenate([[BOS], self.stream[at:at + length]]).astype(np.int32)
 
     def window(self, length):
         """A piece of the running text from a verse's start; an epoch goes over all of it once."""
-        def starts():
+        if not self.queue.get(length):
             cuts = np.arange(self.rng.integers(length), len(self.stream) - 2 * length, length)
-            return np.unique(self.starts[np.searchsorted(self.starts, cuts)])
-        return self.row(self.next(length, starts), length)
+            at = self.starts[np.searchsorted(self.starts, cuts)]
+            self.queue[length] = list(self.rng.permutation(np.unique(at)))
+        at = self.queue[length].pop()
+        return np.concatenate([[BOS], self.stream[at:at + length]]).astype(np.int32)
 
     def chat(self, length):
         """Chats in which the assistant goes on where the user stops, one after another."""
@@ -411,7 +389,7 @@ def main():
     a.add_argument("--corpus", default="", help="saved output of the bible command; empty: run it")
     a.add_argument("--out", required=True, help="folder to write")
     a.add_argument("--checkpoint", default="checkpoint.pickle")
-    a.add_argument("--steps", type=int, default=3800)
+    a.add_argument("--steps", type=int, default=5000)
     a.add_argument("--minutes", type=float, default=46, help="wall-clock bound; 0: none")
     a.add_argument("--seed", type=int, default=1611)
     args = a.parse_args()
