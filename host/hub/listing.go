@@ -40,6 +40,8 @@ func (c *Client) list(ctx context.Context, ref Ref, say func(string)) (*listing,
 		url.PathEscape(ref.revision()) + "?blobs=true"
 	var found *listing
 	err := c.persist(ctx, say, func() (bool, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, c.stall, errStalled)
+		defer cancel()
 		response, err := c.ask(ctx, query{method: http.MethodGet, url: address})
 		if err != nil {
 			return false, err
@@ -121,6 +123,8 @@ func (c *Client) complete(ctx context.Context, p *pull, f File) (File, error) {
 		return f, nil
 	}
 	err := c.persist(ctx, p.watch.Say, func() (bool, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, c.stall, errStalled)
+		defer cancel()
 		response, err := c.ask(ctx, query{method: http.MethodHead, stay: true,
 			url: c.address(p.ref, p.commit, f.Name)})
 		if err != nil {
