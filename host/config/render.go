@@ -153,7 +153,7 @@ role = "all"
 api = "127.0.0.1:8080"
 
 [model]
-path = ""                              # Hugging Face folder; "" = the embedded model
+path = ""                              # Hugging Face folder or ORG/NAME; "" = the embedded model
 
 [policy]
 active = "builtin:fcfs"
