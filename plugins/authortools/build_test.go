@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvrelay/engine/plugins"
 )
@@ -59,6 +60,25 @@ func TestFromNothingToTested(t *testing.T) {
 // tested runs the template's own cases, and made-up tables.
 func tested(t *testing.T, dir string, wasm []byte) {
 	t.Helper()
-	_ = dir
-	_ = wasm
+	cases, err := ReadCases(dir)
+	if err != nil || len(cases) < 4 {
+		t.Fatalf("%d cases, %v", len(cases), err)
+	}
+	verdicts, err := RunCases(t.Context(), wasm, cases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range verdicts {
+		if !v.OK() {
+			t.Errorf("%s: %s %s\n%s", v.Name, v.Where, v.Why, strings.Join(v.Table, "\n"))
+		}
+	}
+	f, err := Fuzz(t.Context(), wasm, FuzzOptions{Seed: 1, States: 300, Longest: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d states in %v", f.States, f.Took)
+	if f.Bad != nil {
+		t.Errorf("%s\n%s", f.Bad.Why, f.Bad.Text)
+	}
 }

@@ -1,0 +1,254 @@
+package authortools
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/abi/fields"
+)
+
+// Case is one [[case]] of a test file: settings, and one or more steps.
+type Case struct {
+	Name   string
+	Config map[string]any
+	Step
+	Then []Step // The same copy of the module decides them, one after the other.
+
+	file string
+	line int // where the case begins
+	text []string
+}
+
+// Step is a table and what must be decided on it. Whatever is expected, the rules of the ABI must
+// hold.
+type Step struct {
+	After   string           // time since the step before
+	Header  map[string]int64 // fields that are not as usual
+	Records []map[string]any // the whole table, by slot; an empty one is a free slot
+
+	Order     *[]uint64 // ids of the requests that run, in order
+	Plan      *[]Planned
+	MaxTokens *uint64  `toml:"max_tokens"` // sum over the prompts that run
+	Never     []uint64 // ids that do not run
+}
+
+// Planned is an expected decision: a run, unless an action is named.
+type Planned struct {
+	ID     uint64
+	Tokens *uint32
+	Action string
+}
+
+// ReadCases reads all test files of a policy, tests/*.toml, or those that are named.
+func ReadCases(dir string, files ...string) ([]*Case, error) {
+	if len(files) == 0 {
+		found, err := filepath.Glob(filepath.Join(dir, "tests", "*.toml"))
+		if err != nil {
+			return nil, err
+		}
+		slices.Sort(found)
+		files = found
+	}
+	var all []*Case
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		cases, err := ParseCases(file, string(text))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, cases...)
+	}
+	return all, nil
+}
+
+// maxSteps bounds one case.
+const maxSteps = 1000
+
+// ParseCases reads the text of a test file. Unknown keys are errors.
+func ParseCases(file, text string) ([]*Case, error) {
+	var list struct{ Case []*Case }
+	meta, err := toml.Decode(text, &list)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if extra := meta.Undecoded(); len(extra) > 0 {
+		return nil, fmt.Errorf("%s: unknown key %s", file, extra[0])
+	}
+	lines, at := strings.Split(text, "\n"), 0
+	for i, c := range list.Case {
+		if c.Name == "" || len(c.Then) > maxSteps {
+			return nil, fmt.Errorf("%s: case %d needs a name and at most %d steps", file, i+1,
+				maxSteps)
+		}
+		for at < len(lines) && strings.TrimSpace(lines[at]) != "[[case]]" {
+			at++
+		}
+		c.file, c.line, c.text = file, at, lines
+		at++
+		for n, step := range append([]Step{c.Step}, c.Then...) {
+			if err := step.check(); err != nil {
+				return nil, fmt.Errorf("%s: case %s, step %d: %w", file, c.Name, n+1, err)
+			}
+		}
+	}
+	return list.Case, nil
+}
+
+// where is the place of the n-th expectation of that key within the case, FILE:LINE:COLUMN.
+func (c *Case) where(key string, n int) string {
+	for i := c.line; i < len(c.text); i++ {
+		line := c.text[i]
+		if i > c.line && strings.TrimSpace(line) == "[[case]]" {
+			break
+		}
+		if before, _, ok := strings.Cut(line, "="); ok && strings.TrimSpace(before) == key {
+			if n--; n < 0 {
+				return fmt.Sprintf("%s:%d:%d", c.file, i+1, strings.Index(line, key)+1)
+			}
+		}
+	}
+	return fmt.Sprintf("%s:%d:1", c.file, c.line+1)
+}
+
+// settings is the case's config as pol_init gets it.
+func (c *Case) settings() ([]byte, error) {
+	if c.Config == nil {
+		return []byte("{}"), nil
+	}
+	return json.Marshal(c.Config)
+}
+
+// start is the time at the first step: long after the engine's start, so that any age fits.
+const start = time.Hour
+
+// usual is the header of a case that says nothing else.
+func usual() abi.Header {
+	return abi.Header{
+		NowNS: int64(start), Role: abi.RoleAll, PageTokens: 16, TokenBudget: 2048, ChunkMax: 512,
+		ChunkAlign: 1, MaxSeqs: 64, MaxAdmit: 64, FreePages: 1 << 16, TotalPages: 1 << 16,
+		KVBytesPerToken: 4096,
+	}
+}
+
+func (s *Step) check() error {
+	h := usual()
+	if _, err := s.after(); err != nil {
+		return err
+	}
+	if err := s.header(&h); err != nil {
+		return err
+	}
+	_, err := s.table(h.NowNS)
+	return err
+}
+
+func (s *Step) after() (time.Duration, error) {
+	if s.After == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(s.After)
+}
+
+// header sets what the case says of the header.
+func (s *Step) header(h *abi.Header) error {
+	for name, value := range s.Header {
+		f, ok := fields.Find[abi.Header](name)
+		if !ok || !fields.Set(h, f, value) {
+			return fmt.Errorf("header has no field %s, or %d does not fit it", name, value)
+		}
+	}
+	return nil
+}
+
+// table makes the records.
+func (s *Step) table(now int64) ([]abi.Record, error) {
+	records := make([]abi.Record, len(s.Records))
+	ids := map[uint64]int{}
+	for slot, given := range s.Records {
+		if len(given) == 0 {
+			continue
+		}
+		r := abi.Record{ID: uint64(slot + 1), ArrivalNS: now, State: abi.StateLive, MaxNew: 100}
+		if err := fill(&r, given, now); err != nil {
+			return nil, fmt.Errorf("record %d: %w", slot+1, err)
+		}
+		if other, twice := ids[r.ID]; twice {
+			return nil, fmt.Errorf("records %d and %d have one id, %d", other+1, slot+1, r.ID)
+		}
+		ids[r.ID] = slot
+		records[slot] = r
+	}
+	return records, nil
+}
+
+// fill gives a record what a case says of it.
+func fill(r *abi.Record, given map[string]any, now int64) error {
+	remaining := int64(100)
+	for name, value := range given {
+		n, isNumber := value.(int64)
+		text, isText := value.(string)
+		f, known := fields.Find[abi.Record](name)
+		switch {
+		case name == "remaining" && isNumber && n >= 0 && n < 1<<32:
+			remaining = n
+		case name == "state" && isText:
+			state, ok := states()[text]
+			if !ok {
+				return fmt.Errorf("state %q: want waiting, prefilling, decoding or preempted", text)
+			}
+			r.State = state
+		case (name == "age" || name == "deadline") && isText:
+			d, err := time.ParseDuration(text)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if name == "age" {
+				r.ArrivalNS = now - int64(d)
+			} else {
+				r.DeadlineNS = now + int64(d)
+			}
+		case !known:
+			return fmt.Errorf("there is no field %s", name)
+		case !isNumber || !fields.Set(r, f, n):
+			return fmt.Errorf("%s: %v does not fit", name, value)
+		}
+	}
+	_, exact := given["remaining_prefill"]
+	if r.State&abi.StateDecoding == 0 && !exact {
+		r.RemainingPrefill = uint32(remaining)
+	}
+	if r.PromptTokens == 0 {
+		r.PromptTokens = max(r.RemainingPrefill, 1)
+	}
+	if r.State&abi.StateRunning != 0 && r.PagesHeld == 0 {
+		r.PagesHeld = (r.PromptTokens-min(r.PromptTokens, r.RemainingPrefill))/16 + 1
+	}
+	if r.State&abi.StateDecoding != 0 && r.Generated == 0 {
+		r.Generated = 1
+	}
+	if r.PagesNeeded == 0 && r.RemainingPrefill > 0 {
+		r.PagesNeeded = r.RemainingPrefill/16 + 1
+	}
+	return nil
+}
+
+// states are the words for a record's state.
+func states() map[string]uint32 {
+	return map[string]uint32{
+		"waiting":    abi.StateLive,
+		"prefilling": abi.StateLive | abi.StateRunning,
+		"decoding":   abi.StateLive | abi.StateRunning | abi.StateDecoding,
+		"preempted":  abi.StateLive | abi.StatePreempted,
+	}
+}
