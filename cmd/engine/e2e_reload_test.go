@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -121,23 +120,21 @@ func TestReload(t *testing.T) {
 // TestBrokenReloadChangesNothing gives an instance files that it cannot take.
 func TestBrokenReloadChangesNothing(t *testing.T) {
 	n := serveReloadable(t, "builtin:fcfs", 4, 16)
-	hostile, err := filepath.Abs(filepath.Join("..", "..", "plugins", "testdata", "trap_at_once.wasm"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	good := reloadFile(n, "builtin:sjf-aging", 200, 16)
+	instead := func(was, is string) string { return strings.Replace(good, was, is, 1) }
 	for name, broken := range map[string]struct {
 		text, says string
 		code       int
 	}{
 		"syntax":        {good + "[policy\n", "engine.toml:", exitConfig},
 		"unknown key":   {good + "[api]\nmax_bdy = \"1MiB\"\n", "max_bdy", exitConfig},
-		"no such value": {strings.Replace(good, "max_queue = 200", "max_queue = -1", 1), "max_queue", exitConfig},
-		"no policy":     {strings.Replace(good, "builtin:sjf-aging", "nosuch", 1), "nosuch", exitConfig},
-		"no module": {strings.Replace(good, "builtin:sjf-aging", "mine", 1) +
+		"no such value": {instead("max_queue = 200", "max_queue = -1"), "max_queue", exitConfig},
+		"no policy":     {instead("builtin:sjf-aging", "nosuch"), "nosuch", exitConfig},
+		"no module": {instead("builtin:sjf-aging", "mine") +
 			"[policies.mine]\npath = \"none.wasm\"\n", "none.wasm", 0},
-		"refused module": {strings.Replace(good, "builtin:sjf-aging", "mine", 1) +
-			fmt.Sprintf("[policies.mine]\npath = %q\n", hostile), "mine", exitFailed},
+		"refused module": {instead("builtin:sjf-aging", "mine") +
+			fmt.Sprintf("[policies.mine]\npath = %q\n", moduleFile(t, "trap_at_once")),
+			"mine", exitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n.rewrite(t, broken.text)

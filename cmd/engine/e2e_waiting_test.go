@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -31,26 +30,9 @@ func tokenSteps(t *testing.T, log, id string) []uint64 {
 	return steps
 }
 
-// TestWaitingOnlyPolicyStallsNoStream lets a policy decide that lists only waiting requests, each
-// with a chunk of the whole budget, while new prompts arrive all the time: a running stream gets a
-// token in every single step.
-func TestWaitingOnlyPolicyStallsNoStream(t *testing.T) {
-	module, err := filepath.Abs(filepath.Join("..", "..", "plugins", "testdata", "waiting_only.wasm"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := serveNode(t, fmt.Sprintf("[policy]\nactive = \"mine\"\n[policies.mine]\npath = %q\n"+
-		"[scheduler]\ntoken_budget = 64\n[kv_cache]\nprefix_cache = false\n"+
-		"[telemetry]\nlog_level = \"debug\"\n", module))
-	url := n.api + "/v1/completions"
-	stream := song(1).with(fields{"user": "stream"})
-	want, err := streamIDs(t.Context(), url, song(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-
+// feed sends prompts without a pause until it is stopped, which tells how many were answered.
+func feed(t *testing.T, url string) (stop func() int) {
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	const feeders = 40
 	var feeding sync.WaitGroup
 	failed, fed := make([]error, feeders), make([]int, feeders)
@@ -74,10 +56,36 @@ func TestWaitingOnlyPolicyStallsNoStream(t *testing.T) {
 			}
 		})
 	}
+	return func() (total int) {
+		cancel()
+		feeding.Wait()
+		if err := errors.Join(failed...); err != nil {
+			t.Error(err)
+		}
+		for _, times := range fed {
+			total += times
+		}
+		return total
+	}
+}
+
+// TestWaitingOnlyPolicyStallsNoStream lets a policy decide that lists only waiting requests, each
+// with a chunk of the whole budget, while new prompts arrive all the time: a running stream gets a
+// token in every single step.
+func TestWaitingOnlyPolicyStallsNoStream(t *testing.T) {
+	n := serveNode(t, fmt.Sprintf("[policy]\nactive = \"mine\"\n[policies.mine]\npath = %q\n"+
+		"[scheduler]\ntoken_budget = 64\n[kv_cache]\nprefix_cache = false\n"+
+		"[telemetry]\nlog_level = \"debug\"\n", moduleFile(t, "waiting_only")))
+	url := n.api + "/v1/completions"
+	stream := song(1).with(fields{"user": "stream"})
+	want, err := streamIDs(t.Context(), url, song(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := feed(t, url)
 	got, err := streamIDs(t.Context(), url, stream)
-	cancel()
-	feeding.Wait()
-	if err := errors.Join(append(failed, err)...); err != nil {
+	total := stop()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got, want) {
@@ -94,10 +102,6 @@ func TestWaitingOnlyPolicyStallsNoStream(t *testing.T) {
 		if steps[i+1] != steps[i]+1 {
 			t.Errorf("after step %d the stream's next token came in step %d", steps[i], steps[i+1])
 		}
-	}
-	total := 0
-	for _, times := range fed {
-		total += times
 	}
 	if total < 100 {
 		t.Error("too few prompts came to press the stream")

@@ -46,7 +46,7 @@ func serveDemo(ctx context.Context, o serveOptions, s streams) error {
 		if !ended || exit.ExitCode() != exitTemporary || try == tries {
 			return err
 		}
-		fmt.Fprintln(s.err, "somebody took a port while the processes started; trying the next ones")
+		fmt.Fprintln(s.err, "somebody took a port while the processes started; trying others")
 	}
 }
 
