@@ -322,8 +322,8 @@ func TestNoAllocations(t *testing.T) {
 		if _, err := b.decide(64); err != nil {
 			t.Fatal(err)
 		}
-		// The count is the process's: what a goroutine of an earlier test still does may be in it, so
-		// the least of several counts tells.
+		// The count is the process's: what a goroutine of an earlier test still does may be in
+		// it, so the least of several counts tells.
 		allocs := math.Inf(1)
 		for try := 0; try < 10 && allocs > 0; try++ {
 			allocs = min(allocs, testing.AllocsPerRun(100, func() {
