@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/kvrelay/engine/host/api"
@@ -82,6 +83,9 @@ func (m *routerModels) get() (*api.Model, *openai.Error) {
 
 // apiURL is where applications reach the instance.
 func (i *instance) apiURL() string {
+	if strings.HasPrefix(i.cfg.Listen.API, "unix:") {
+		return i.cfg.Listen.API
+	}
 	if i.cfg.API.TLS.CertFile != "" {
 		return "https://" + i.servers.api
 	}
@@ -139,6 +143,18 @@ func (i *instance) announce(s streams) error {
 	}
 	_, err := fmt.Fprintf(s.out, "ready. Try:  curl %s/v1/chat/completions "+
 		"-H 'Content-Type: application/json' \\\n             "+
-		`-d '{"model":%q,"messages":[{"role":"user","content":"hi"}]}'`+"\n", i.apiURL(), name)
+		`-d '{"model":%q,"messages":[{"role":"user","content":"hi"}]}'`+"\n", i.tryURL(), name)
 	return err
+}
+
+// tryURL is how curl reaches the API.
+func (i *instance) tryURL() string {
+	text := i.apiURL()
+	if socket, ok := strings.CutPrefix(text, "unix:"); ok {
+		text = "--unix-socket " + socket + " http://engine"
+	}
+	if i.cfg.Auth.Mode == config.AuthKeys {
+		text = "-H 'Authorization: Bearer KEY' " + text
+	}
+	return text
 }
