@@ -106,7 +106,8 @@ var layout = []row{
 		outside: "github.com/tetratelabs/wazero os/exec compile_unix.go:syscall",
 	},
 	{
-		pkg: "plugins/authortools", imports: "abi abi/fields plugins plugins/lint plugins/policyfile",
+		pkg:     "plugins/authortools",
+		imports: "abi abi/fields plugins plugins/lint plugins/policyfile",
 		outside: "github.com/BurntSushi/toml os/exec", tests: "plugins/builtin",
 	},
 	{pkg: "plugins/builtin"},

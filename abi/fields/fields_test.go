@@ -22,7 +22,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRecordsLieAsTheABISays writes a pattern into the bytes of each record and reads every field at
+// TestRecordsLieAsTheABISays writes a pattern into the bytes of each record and reads every field
+// at
 // the offset that Of gives. The names must be those of SPEC.md.
 func TestRecordsLieAsTheABISays(t *testing.T) {
 	check[abi.Header](t, (*abi.Header).Decode, abi.HeaderSize)

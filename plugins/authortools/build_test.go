@@ -11,7 +11,8 @@ import (
 	"github.com/kvrelay/engine/plugins"
 )
 
-// missing skips a language without tools. Go is always there; with ENGINE_REQUIRE_TOOLCHAINS=1 all are.
+// missing skips a language without tools. Go is always there; with ENGINE_REQUIRE_TOOLCHAINS=1 all
+// are.
 func missing(t *testing.T, l Language, err error) {
 	t.Helper()
 	var m *MissingTool

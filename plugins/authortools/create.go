@@ -80,7 +80,9 @@ func newFiles(name string, l Language) (map[string][]byte, error) {
 		add("all/budget.toml.tmpl", "tests/budget.toml"),
 		add("all/order.toml.tmpl", "tests/order.toml"))
 	root := "templates/" + l.dir
-	err = errors.Join(err, fs.WalkDir(templates, root, func(at string, d fs.DirEntry, err error) error {
+	err = errors.Join(err, fs.WalkDir(templates, root, func(at string, d fs.DirEntry,
+		err error,
+	) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -105,7 +107,8 @@ func newFiles(name string, l Language) (map[string][]byte, error) {
 	return files, nil
 }
 
-// watTemplate is the SDK's policy in text under another name. The name lies behind the version, with
+// watTemplate is the SDK's policy in text under another name. The name lies behind the version,
+// with
 // as much room as a name may take, and the regions begin behind it.
 func watTemplate(name string) ([]byte, error) {
 	raw, err := abi.Sources.ReadFile("guest/wat/fcfs.wat")
@@ -114,8 +117,8 @@ func watTemplate(name string) ([]byte, error) {
 	}
 	text := string(raw)
 	for _, change := range [][2]string{
-		{`(i32.const 96) "fcfs-wat" "1.0.0"`, fmt.Sprintf(`(i32.const 96) "1.0.0" "\00\00\00" "%s"`,
-			name)},
+		{`(i32.const 96) "fcfs-wat" "1.0.0"`,
+			fmt.Sprintf(`(i32.const 96) "1.0.0" "\00\00\00" "%s"`, name)},
 		{`"\60\00\00\00" "\08\00\00\00" ;; 32 name, at 96, 8 bytes`, fmt.Sprintf(
 			`"\68\00\00\00" "\%02x\00\00\00" ;; 32 name, at 104, %d bytes`, len(name), len(name))},
 		{`"\68\00\00\00" "\05\00\00\00" ;; 40 version, at 104, 5 bytes`,
@@ -137,8 +140,9 @@ func policyTOML(name string, l Language) string {
 	fmt.Fprintf(&b, "name = %q\nversion = \"1.0.0\"\nlang = %q\nsummary = %q\nsource = %q\n", name,
 		l.Name, l.summary, l.Source)
 	fmt.Fprintf(&b, `
-# What engine policy build runs in this folder. %s is the compiler as it was found; {sdk} the folder of
-# the SDK, {out} the module, {tmp} a folder for what is in between, {flags} what follows -- on the line.
+# What engine policy build runs in this folder. %s is the compiler as it was found; {sdk} the
+# folder of the SDK, {out} the module, {tmp} a folder for what is in between, {flags} what follows
+# -- on the line.
 [build]
 commands = [
 `, l.Tool)

@@ -1,4 +1,5 @@
-// Package authortools is what the author of a policy works with: a new folder to start from, a build
+// Package authortools is what the author of a policy works with: a new folder to start from, a
+// build
 // that finds the toolchain, test cases and made-up tables, measurements, and what a module says of
 // itself.
 //

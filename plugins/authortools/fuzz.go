@@ -29,7 +29,8 @@ type Fuzzed struct {
 	Bad    *CounterExample // nil: nothing
 }
 
-// CounterExample is a sequence of steps whose last one is answered against the rules. Nothing can be
+// CounterExample is a sequence of steps whose last one is answered against the rules. Nothing can
+// be
 // left out of it.
 type CounterExample struct {
 	Why     string
@@ -41,7 +42,8 @@ type CounterExample struct {
 // maxShrinks bounds how many smaller sequences are tried.
 const maxShrinks = 4000
 
-// Fuzz shows a module made-up sequences of tables and judges its answers by the rules of the ABI. The
+// Fuzz shows a module made-up sequences of tables and judges its answers by the rules of the ABI.
+// The
 // first that breaks one is shrunk. The error says that the module cannot be loaded.
 func Fuzz(ctx context.Context, wasm []byte, o FuzzOptions) (*Fuzzed, error) {
 	w, err := bench(ctx, wasm, o.Settings)

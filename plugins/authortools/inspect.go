@@ -13,7 +13,8 @@ import (
 // Fact is a line of what a module is.
 type Fact struct{ Name, Text string }
 
-// Inspect tells what a module is: its bytes, what it needs and gives, and how it describes itself. It
+// Inspect tells what a module is: its bytes, what it needs and gives, and how it describes itself.
+// It
 // runs no more of it than an engine does at load.
 func Inspect(ctx context.Context, wasm, settings []byte) ([]Fact, error) {
 	m, problems := lint.Check(wasm, lint.Default())
@@ -29,8 +30,8 @@ func Inspect(ctx context.Context, wasm, settings []byte) ([]Fact, error) {
 	d, name, version := w.About()
 	facts := []Fact{
 		{"name", name}, {"version", version},
-		{"abi", fmt.Sprintf("%d.%d, runs on a host of %d.%d or later", abi.Major, d.Minor, abi.Major,
-			d.OldestHostMinor)},
+		{"abi", fmt.Sprintf("%d.%d, runs on a host of %d.%d or later", abi.Major, d.Minor,
+			abi.Major, d.OldestHostMinor)},
 		{"sha256", fmt.Sprintf("%x", sha256.Sum256(wasm))},
 		{"bytes", fmt.Sprint(len(wasm))},
 		{"functions", fmt.Sprintf("%d, the largest of %d bytes, nesting %d", len(m.Functions),

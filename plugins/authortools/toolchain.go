@@ -139,7 +139,8 @@ func findC(ctx context.Context) (Tool, error) {
 // findZig wants 0.15: the language still changes.
 func findZig(ctx context.Context) (Tool, error) {
 	missing := &MissingTool{"no Zig 0.15 was found", installZig}
-	for _, command := range [][]string{{"zig", "version"}, {"python3", "-m", "ziglang", "version"}} {
+	commands := [][]string{{"zig", "version"}, {"python3", "-m", "ziglang", "version"}}
+	for _, command := range commands {
 		tool, err := first(ctx, missing, command)
 		if err == nil && strings.HasPrefix(tool.Version, "0.15.") {
 			tool.Version = "zig " + tool.Version
@@ -175,7 +176,8 @@ func findRust(ctx context.Context) (Tool, error) {
 	if _, err := exec.LookPath("rustup"); err == nil {
 		install = "rustup target add wasm32-unknown-unknown"
 	}
-	return Tool{}, &MissingTool{"no rustc with the target wasm32-unknown-unknown was found", install}
+	what := "no rustc with the target wasm32-unknown-unknown was found"
+	return Tool{}, &MissingTool{what, install}
 }
 
 // rustSays returns what rustc prints on stdout alone: a toolchain manager talks on stderr.

@@ -21,7 +21,8 @@ func guest(t *testing.T, name string) []byte {
 	return wasm
 }
 
-// TestFuzzShrinks finds what misbehaving guests do wrong, and leaves nothing in the table that is not
+// TestFuzzShrinks finds what misbehaving guests do wrong, and leaves nothing in the table that is
+// not
 // needed for it. The saved case must fail again.
 func TestFuzzShrinks(t *testing.T) {
 	for _, c := range []struct {
