@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks host/hub against the hub's own client: each finds what the other has fetched.
+"""Checks host/hub against the hub's own client: each finds what the other has fetched, and waits
+while the other fetches it.
 
 Needs Go, and PyPI's huggingface_hub. Run it from anywhere:
 
@@ -104,6 +105,23 @@ def main():
     differ = {k for k in mine.keys() | other.keys() if mine.get(k) != other.get(k)}
     differ = {k for k in differ if not k.startswith("models--acme--tiny/trees/")}
     assert not differ, differ
+
+    # While the client holds a file's lock we wait, and say so.
+    from filelock import FileLock
+    third = work / "third"
+    locks = third / ".locks/models--acme--tiny"
+    locks.mkdir(parents=True)
+    shard_hash = os.path.basename(os.readlink(shard))
+    with FileLock(locks / f"{shard_hash}.lock"):
+        waiting = subprocess.Popen([engine, "pull", MODEL], text=True, stderr=subprocess.PIPE,
+                                   env=dict(env, HF_HUB_CACHE=str(third)))
+        for line in waiting.stderr:
+            if "waiting for another process" in line:
+                break
+        assert waiting.poll() is None, "the pull did not wait for the lock"
+        assert not (third / "models--acme--tiny/refs/main").exists()
+    waiting.communicate()
+    assert waiting.returncode == 0, waiting.returncode
 
     server.stdin.close()
     rest = server.stdout.read()
