@@ -29,6 +29,8 @@ type fakeInstance struct {
 	fail   map[string]*openai.Error // by path: the answer
 	block  map[string]bool          // by path: wait until the caller has gone
 	gone   chan string              // paths whose caller went
+	slow   chan struct{}            // remote_send waits for it
+	asked  chan struct{}            // a /live was answered while remote_send waits
 }
 
 // tokens are what a fake decode instance generates.
@@ -41,6 +43,7 @@ func newInstance(t *testing.T, name, compat string) *fakeInstance {
 			Parts: map[string]string{"page_size": compat}},
 		files: tinyTokenizer(t), bodies: map[string]openai.Call{},
 		fail: map[string]*openai.Error{}, block: map[string]bool{}, gone: make(chan string, 8),
+		asked: make(chan struct{}),
 	}
 	f.server = httptest.NewServer(f)
 	t.Cleanup(f.server.Close)
@@ -61,6 +64,22 @@ func tinyTokenizer(t *testing.T) fs.FS {
 
 func (f *fakeInstance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	f.mu.Lock()
+	blocked, slow := f.block[r.URL.Path], f.slow
+	f.mu.Unlock()
+	if r.Method == http.MethodGet && blocked {
+		<-r.Context().Done()
+		return
+	}
+	if slow != nil && r.URL.Path == openai.PathRemoteSend {
+		<-slow
+	}
+	if slow != nil && r.URL.Path == "/live" {
+		select {
+		case f.asked <- struct{}{}:
+		case <-slow:
+		}
+	}
 	if r.Method == http.MethodPost {
 		var call openai.Call
 		_ = json.Unmarshal(body, &call)

@@ -44,6 +44,7 @@ func (f *forward) call() *openai.Call {
 // headers are the hints that no field carries. The deadline is what is left of it.
 func (f *forward) headers() http.Header {
 	hints, h := f.ask.Hints, http.Header{}
+	h.Set(openai.HeaderReport, "1")
 	if hints.Tenant != "" {
 		h.Set("X-Tenant", hints.Tenant)
 	}

@@ -180,8 +180,14 @@ func (f *forward) prefill(ctx context.Context, decode string) (int, error) {
 	call = f.call()
 	call.Begin, call.End, call.KVAddrInfo = &matched, &end, reserved.KVAppendMetadata
 	var sent openai.RemoteSendResponse
-	err = f.router.post(ctx, f.url(placement.Prefill)+openai.PathRemoteSend, call, &sent,
+	f.report.Queue = time.Since(f.accepted)
+	begun := time.Now()
+	err = f.router.postWatched(ctx, f.url(placement.Prefill), openai.PathRemoteSend, call, &sent,
 		f.headers())
+	waited := openai.FromMilliseconds(sent.Queue)
+	f.report.Queue += waited
+	f.report.Prefill = time.Since(begun) - waited
+	f.report.Chunks = sent.Chunks
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
@@ -267,7 +273,8 @@ func (f *forward) relay(ctx context.Context, body io.Reader) error {
 		}
 		var event struct {
 			openai.CompletionResponse
-			Error json.RawMessage `json:"error"`
+			Error  json.RawMessage `json:"error"`
+			Phases *openai.Phases  `json:"phases"`
 		}
 		if err := json.Unmarshal(data, &event); err != nil {
 			return err
@@ -278,6 +285,7 @@ func (f *forward) relay(ctx context.Context, body io.Reader) error {
 		if u := event.Usage.Usage; u != nil {
 			f.report.Cached = u.PromptTokensDetails.CachedTokens
 		}
+		f.phases(event.Phases)
 		for _, choice := range event.Choices {
 			if len(choice.TokenIDs) > 0 {
 				f.begun = true
@@ -288,6 +296,21 @@ func (f *forward) relay(ctx context.Context, body io.Reader) error {
 				finish = generation.Finish(*choice.FinishReason)
 			}
 		}
+	}
+}
+
+// phases completes the report with what the decode instance says: all of a prompt that it computed
+// itself, else what came after the prefill.
+func (f *forward) phases(p *openai.Phases) {
+	if p == nil {
+		return
+	}
+	f.report.Chunks += p.Chunks
+	f.report.BytesSent, f.report.Policy = p.BytesSent, p.Policy
+	f.report.Transfer = openai.FromMilliseconds(p.Transfer)
+	if f.report.Prefill == 0 {
+		f.report.Queue = openai.FromMilliseconds(p.Queue)
+		f.report.Prefill = openai.FromMilliseconds(p.Prefill)
 	}
 }
 

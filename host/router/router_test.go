@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
@@ -206,5 +207,37 @@ func TestNoInstance(t *testing.T) {
 	var fault *generation.Error
 	if !errors.As(err, &fault) || fault.Code != generation.CodeNoDecode {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestASilentPrefill holds the prefill instance still in the middle of its call, its connections
+// open: the request goes on without it.
+func TestASilentPrefill(t *testing.T) {
+	p, d := newInstance(t, "p0", "x"), newInstance(t, "d0", "x")
+	r := fleet(t, []*fakeInstance{p}, []*fakeInstance{d})
+	r.options.ConnectTimeout = 20 * time.Millisecond
+	p.set(func() { p.block[openai.PathRemoteSend], p.block["/live"] = true, true })
+	got, _, err := ask(t.Context(), r)
+	if err != nil || !slices.Equal(got, tokens) {
+		t.Fatalf("tokens %v, error %v", got, err)
+	}
+	idle(t, r)
+}
+
+// TestASlowPrefill takes many times as long as silence is borne, and answers /live meanwhile.
+func TestASlowPrefill(t *testing.T) {
+	p, d := newInstance(t, "p0", "x"), newInstance(t, "d0", "x")
+	r := fleet(t, []*fakeInstance{p}, []*fakeInstance{d})
+	r.options.ConnectTimeout = 20 * time.Millisecond
+	p.set(func() { p.slow = make(chan struct{}) })
+	go func() {
+		for range 4 * silences {
+			<-p.asked // Each question was answered.
+		}
+		close(p.slow)
+	}()
+	got, _, err := ask(t.Context(), r)
+	if err != nil || !slices.Equal(got, tokens) || d.seen() != "prep_recv start_generate" {
+		t.Fatalf("tokens %v, error %v, calls %q", got, err, d.seen())
 	}
 }
