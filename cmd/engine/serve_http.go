@@ -118,6 +118,7 @@ func (s *servers) serveWith(l net.Listener, secured *tls.Config, counted *api.Se
 		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	if counted != nil {
 		counted.Limit(h)
+		l = counted.Listen(l)
 	}
 	s.list = append(s.list, h)
 	s.wait.Go(func() {

@@ -192,6 +192,7 @@ func (s *Server) serve(x *exchange, t *task) {
 		return
 	}
 	defer func() { x.visit.Settle(t.spent) }()
+	x.held.release() // The body has become tokens.
 	answers, err := s.beginAll(ctx, t)
 	if err != nil {
 		s.fail(x, wireError(err))

@@ -5,10 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"io"
 	"net/http"
 	"runtime/debug"
-	"time"
 
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
@@ -78,24 +76,6 @@ func (w *recorder) Write(b []byte) (int, error) {
 func (w *recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *recorder) status() int { return w.code }
-
-// body reads the whole body, within the limit. Only after its end does the server notice a client
-// that goes away.
-func (s *Server) body(x *exchange) ([]byte, *openai.Error) {
-	const slowest = 60 * time.Second
-	control := http.NewResponseController(x.w)
-	_ = control.SetReadDeadline(time.Now().Add(slowest)) // Tests' recorders have no deadlines.
-	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	data, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, s.options.MaxBody))
-	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return nil, openai.Errorf(openai.CodeRequestTooLarge, "",
-			"the body is larger than the limit of %d bytes (api.max_body)", s.options.MaxBody)
-	}
-	if err != nil {
-		return nil, openai.Errorf(openai.CodeInvalidJSON, "", "read the body: %v", err)
-	}
-	return data, nil
-}
 
 // fail answers with an error. Nothing was written before.
 func (s *Server) fail(x *exchange, e *openai.Error) {

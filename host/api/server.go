@@ -72,7 +72,10 @@ type Watch interface {
 }
 
 // Server answers HTTP requests.
-type Server struct{ options Options }
+type Server struct {
+	options Options
+	bodies  room
+}
 
 // New returns a server.
 func New(o Options) *Server {
@@ -141,6 +144,7 @@ type exchange struct {
 	id       string // of the request, in logs and error texts
 	accepted time.Time
 	visit    *access.Visit // nil where nobody is asked
+	held     held          // room for its body
 }
 
 // route is a method and a path, exact or ending in /.
@@ -160,7 +164,8 @@ func public(path string) bool {
 func (s *Server) routes(list []route, gate *access.Gate) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{w: &recorder{ResponseWriter: w}, r: r, id: requestID(r),
-			accepted: time.Now()}
+			accepted: time.Now(), held: held{room: &s.bodies}}
+		x.limitReading()
 		x.w.Header().Set("X-Request-Id", x.id)
 		pattern := s.dispatch(list, gate, x)
 		s.options.Watch.Answered(pattern, x.w.status())
@@ -170,9 +175,14 @@ func (s *Server) routes(list []route, gate *access.Gate) http.Handler {
 
 // dispatch answers x and returns the pattern that metrics count it under.
 func (s *Server) dispatch(list []route, gate *access.Gate, x *exchange) (pattern string) {
+	defer x.held.release()
 	defer s.recoverPanic(x)
-	if overLimit(x.r) {
+	// Who only asks whether we live is told so: we would be restarted for having much to do.
+	over := overLimit(x.r)
+	if over {
 		x.w.Header().Set("Connection", "close")
+	}
+	if over && x.r.URL.Path != "/live" {
 		s.fail(x, openai.Errorf(openai.CodeTooManyConnections, "",
 			"%d connections are open already; try again later", s.options.MaxConnections))
 		return "refused"
