@@ -114,7 +114,11 @@ func (s *Server) remoteSend(x *exchange) {
 		s.fail(x, fault)
 		return
 	}
-	s.reply(x, openai.RemoteSendResponse{Status: "ok", SentTokens: sent.Tokens})
+	answer := openai.RemoteSendResponse{Status: "ok", SentTokens: sent.Tokens}
+	if x.r.Header.Get(openai.HeaderReport) != "" {
+		answer.Chunks, answer.Queue = sent.Chunks, openai.Milliseconds(sent.Queue)
+	}
+	s.reply(x, answer)
 }
 
 // startGenerate serves start_generate, in the form of a completion.

@@ -15,15 +15,15 @@ type streaming struct {
 	events  *openai.EventWriter
 	opened  []bool
 	used    usage
-	report  *report // of the last answer that ended; nil when nobody asked for it
+	report  *openai.Report // of the last answer that ended; nil when nobody asked for it
 }
 
 // stream writes the answers as events. A write that fails cancels the generation.
 func (s *Server) stream(ctx context.Context, x *exchange, t *task, st streaming) {
 	st.events = openai.NewEventWriter(x.w, s.options.WriteTimeout)
 	st.opened = make([]bool, len(st.answers))
-	if x.r.Header.Get(headerReport) != "" {
-		st.report = &report{Object: objectReport, Choices: []struct{}{}}
+	if x.r.Header.Get(openai.HeaderReport) != "" {
+		st.report = &openai.Report{Object: openai.ObjectReport, Choices: []struct{}{}}
 	}
 	pieces := merge(ctx, st.answers)
 	quiet := newQuiet(s.options.KeepAlive)
@@ -104,7 +104,9 @@ func (st *streaming) write(t *task, p piece) error {
 	}
 	if p.last() {
 		st.used.add(p)
-		st.report.fill(p)
+		if st.report != nil {
+			st.report.Phases = reportOf(p)
+		}
 	}
 	if p.text != "" || len(p.logprobs)+len(p.calls) > 0 ||
 		t.options.ReturnTokenIDs && len(p.tokens) > 0 {

@@ -194,7 +194,7 @@ func (e *Engine) countChunks(plan *scheduler.Plan, began time.Duration) {
 		if chunk.Decode {
 			continue
 		}
-		if r.report.Chunks == 0 && r.kind == scheduler.Local {
+		if r.report.Chunks == 0 && r.kind != scheduler.PrepareReceive {
 			r.report.Queue = began - r.accepted
 		}
 		r.report.Chunks++

@@ -161,7 +161,7 @@ func (e *Engine) endSend(r *request, sent generation.Sent, failure *generation.E
 		e.releaseSend(r.id)
 	}
 	delete(e.sends, r.send.name)
-	sent.Chunks = r.send.chunks
+	sent.Chunks, sent.Queue = r.send.chunks, r.report.Queue
 	r.report.Chunks, r.report.Cached = sent.Chunks, sent.Cached
 	r.report.BytesSent, r.report.Transfer = sent.Bytes, sent.Elapsed
 	if failure != nil {

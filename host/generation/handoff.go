@@ -42,8 +42,9 @@ type Send struct {
 type Sent struct {
 	// Tokens is the window's length, Cached what the sender's prefix cache held of the prompt.
 	Tokens, Cached int
-	// Chunks is the count of prefill chunks computed.
+	// Chunks is the count of prefill chunks computed, Queue the time until the first began.
 	Chunks int
+	Queue  time.Duration
 	// Bytes of keys and values crossed the connection, within Elapsed from the first to the
 	// acknowledgement.
 	Bytes   int64

@@ -42,6 +42,9 @@ type PrepareReceiveResponse struct {
 type RemoteSendResponse struct {
 	Status     string `json:"status"`
 	SentTokens int    `json:"sent_tokens"`
+	// For who asks by HeaderReport: the chunks computed, and milliseconds in the queue before.
+	Chunks int     `json:"prefill_chunks,omitempty"`
+	Queue  float64 `json:"queue_ms,omitempty"`
 }
 
 // DecodePrepareReceive reads the body of a prep_recv call.

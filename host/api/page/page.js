@@ -147,7 +147,9 @@ function phases(p, whole, first) {
   list.replaceChildren();
   for (const [name, took] of parts) {
     const part = element("span", undefined, name);
-    part.style.flexGrow = String(Math.max(took, 0.01));
+    // Prefill goes on while its keys and values are sent: the bar shows what it took beside that.
+    const alone = name === "prefill" && p.bytes_sent > 0 ? took - p.transfer_ms : took;
+    part.style.flexGrow = String(Math.max(alone, 0.01));
     part.title = name + " " + notes[name];
     bar.append(part);
     const term = element("dt");

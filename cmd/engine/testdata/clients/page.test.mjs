@@ -13,6 +13,8 @@ import { after, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { chromium } from 'playwright-core';
 
+import { start } from './demo.mjs';
+
 const binary = process.env.ENGINE_BINARY;
 const browserPath = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const skip = existsSync(browserPath) ? false : `no browser at ${browserPath}`;
@@ -165,4 +167,22 @@ test('a key is asked for, and tenants see their own', { skip }, async () => {
   await until(page, '#queue tbody', 'of-acme');
   assert.doesNotMatch(await text(page, '#queue tbody'), /beta/);
   await Promise.all(all);
+});
+
+test('through a router the instances show, and the transfer has its time', { skip }, async () => {
+  const demo = await start();
+  cleanups.push(() => demo.close());
+  const url = demo.url.replace('/v1', '');
+  const { page, seen } = await open(url, { width: 1000, height: 800, colorScheme: 'dark' });
+  await until(page, '#queue tbody', 'prefill');
+  await until(page, '#queue tbody', 'decode');
+  await until(page, '#policy', 'builtin:fcfs');
+  await page.keyboard.type('Tell me of the king and his son');
+  await page.keyboard.press('Enter');
+  await until(page, '#phases', 'whole answer');
+  assert.match(await text(page, '#phases'), /transfer[\s\S]*(KiB|MiB)/);
+  await shot(page, 'router-dark.png');
+  assert.ok(await fits(page), 'the page is wider than its window');
+  assert.deepEqual(seen.complaints, []);
+  await demo.idle();
 });
