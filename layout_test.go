@@ -114,6 +114,7 @@ var layout = []row{
 	{pkg: "plugins/fuel", imports: "plugins/lint", tests: "github.com/tetratelabs/wazero"},
 	{pkg: "plugins/lint"},
 	{pkg: "plugins/policyfile", outside: "github.com/BurntSushi/toml os/exec"},
+	{pkg: "plugins/score", imports: "abi abi/fields", tests: "os/exec plugins"},
 	{pkg: "plugins/plugintest", imports: "abi plugins", outside: "testing"},
 
 	{pkg: "examples/plugins/*", imports: "abi abi/guest/go", tests: "plugins plugins/plugintest"},
