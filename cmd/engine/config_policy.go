@@ -31,6 +31,9 @@ func checkPolicies(ctx context.Context, cfg *config.Config) (lines []string, bad
 func checkPolicy(ctx context.Context, cfg *config.Config, p config.PolicyModule) (
 	string, *config.Problem,
 ) {
+	if p.Score != "" {
+		return checkScore(ctx, cfg, p)
+	}
 	wrong := cfg.At("policies." + p.Name + ".path")
 	wasm, err := readModule(p.Path)
 	if err != nil {

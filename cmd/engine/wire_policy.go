@@ -80,6 +80,9 @@ func namedPolicy(cfg *config.Config, name string) (plugins.Spec, error) {
 		if module.Name != name {
 			continue
 		}
+		if module.Score != "" {
+			return scorePolicy(cfg, module, spec)
+		}
 		wasm, err := readModule(module.Path)
 		if err != nil {
 			return spec, fmt.Errorf("policy %s: %w", name, err)

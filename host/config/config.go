@@ -142,6 +142,10 @@ type PolicyModule struct {
 	Path   string
 	SHA256 string // 64 hex digits in lower case; "" is not pinned
 	Config []byte // JSON for pol_init; nil when the file gives none
+
+	// Score and Chunk are expressions that stand in place of a module; then Path is "".
+	Score string
+	Chunk string
 }
 
 // Transfer is [transfer].

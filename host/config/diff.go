@@ -58,12 +58,15 @@ func diffPolicies(before, after []PolicyModule) []Change {
 		was := old[p.Name]
 		delete(old, p.Name)
 		add(p.Name, "path", shown(was.Path), shown(p.Path))
+		add(p.Name, "score", shown(was.Score), shown(p.Score))
+		add(p.Name, "chunk", shown(was.Chunk), shown(p.Chunk))
 		add(p.Name, "sha256", shown(was.SHA256), shown(p.SHA256))
 		add(p.Name, "config", string(was.Config), string(p.Config))
 	}
 	for _, p := range before {
 		if _, gone := old[p.Name]; gone {
 			add(p.Name, "path", shown(p.Path), "")
+			add(p.Name, "score", shown(p.Score), "")
 		}
 	}
 	return changes

@@ -54,19 +54,52 @@ func (c *checker) module(name string, values map[string]any, n *node) PolicyModu
 		case "sha256":
 			c.text(kid, full+".sha256", values[key], &m.SHA256, digestForm)
 			m.SHA256 = strings.ToLower(m.SHA256)
+		case "score":
+			c.text(kid, full+".score", values[key], &m.Score, expressionForm)
+		case "chunk":
+			c.text(kid, full+".chunk", values[key], &m.Chunk, expressionForm)
 		case "config":
 			m.Config = c.moduleConfig(full, values[key], kid)
 		default:
 			c.report(kid.key, "E101", fmt.Sprintf("unknown key %q in [%s]", key, full),
-				orElse(didYouMean(closest(key, []string{"path", "sha256", "config"})),
-					"it has path, sha256 and config"))
+				orElse(didYouMean(closest(key, moduleKeys())),
+					"it has path, sha256 and config, or score and chunk"))
 		}
 	}
-	if _, given := values["path"]; !given {
-		c.report(n.value, "E102", fmt.Sprintf("[%s] has no path", full), `add path = "FILE.wasm"`)
-	}
+	c.moduleOrScore(full, values, n)
 	return m
 }
+
+func moduleKeys() []string { return []string{"path", "sha256", "config", "score", "chunk"} }
+
+// moduleOrScore wants a module or an expression in its place, not both.
+func (c *checker) moduleOrScore(full string, values map[string]any, n *node) {
+	_, path := values["path"]
+	_, score := values["score"]
+	if !path && !score {
+		c.report(n.value, "E102", fmt.Sprintf("[%s] has no path", full), `add path = "FILE.wasm"`,
+			`or score = "remaining_prefill - 200*age_s": the smallest runs first`)
+		return
+	}
+	for _, key := range []string{"path", "sha256", "config"} {
+		if _, given := values[key]; given && score {
+			c.report(n.child(key).key, "E203", fmt.Sprintf("[%s] has score and %s", full, key),
+				"a score stands in place of a module: leave one of them out")
+		}
+	}
+	if _, chunk := values["chunk"]; chunk && !score {
+		c.report(n.child("chunk").key, "E203", fmt.Sprintf("[%s] has chunk and no score", full),
+			"a module sets its chunk lengths itself")
+	}
+}
+
+// expressionForm is the text of an expression; what is wrong in it is found when it is compiled.
+var expressionForm = &form{"an expression", func(s string) string {
+	if s == "" {
+		return `write an expression, such as "remaining_prefill - 200*age_s"`
+	}
+	return ""
+}}
 
 // moduleForm is the path of a module.
 var moduleForm = &form{"the path of a module", func(s string) string {

@@ -105,7 +105,15 @@ func Minimal(c *Config) string {
 // writeTables writes the tables that a file may hold any number of.
 func writeTables(w io.Writer, c *Config) {
 	for _, p := range c.Policies {
-		fmt.Fprintf(w, "\n[policies.%s]\npath   = %s\n", formatKey(p.Name), quote(p.Path))
+		fmt.Fprintf(w, "\n[policies.%s]\n", formatKey(p.Name))
+		if p.Score != "" {
+			fmt.Fprintf(w, "score  = %s\n", quote(p.Score))
+			if p.Chunk != "" {
+				fmt.Fprintf(w, "chunk  = %s\n", quote(p.Chunk))
+			}
+			continue
+		}
+		fmt.Fprintf(w, "path   = %s\n", quote(p.Path))
 		if p.SHA256 != "" {
 			fmt.Fprintf(w, "sha256 = %s\n", quote(p.SHA256))
 		}
