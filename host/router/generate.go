@@ -182,12 +182,8 @@ func (f *forward) prefill(ctx context.Context, decode string) (int, error) {
 	var sent openai.RemoteSendResponse
 	f.report.Queue = time.Since(f.accepted)
 	begun := time.Now()
-	err = f.router.postWatched(ctx, f.url(placement.Prefill), openai.PathRemoteSend, call, &sent,
-		f.headers())
-	waited := openai.FromMilliseconds(sent.Queue)
-	f.report.Queue += waited
-	f.report.Prefill = time.Since(begun) - waited
-	f.report.Chunks = sent.Chunks
+	err = f.router.postWatched(ctx, longCall{instance: f.url(placement.Prefill),
+		path: openai.PathRemoteSend, body: call, to: &sent, header: f.headers()})
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}

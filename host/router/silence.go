@@ -13,19 +13,24 @@ var errSilent = errors.New("the instance keeps its connection open and answers n
 // silences is how many questions in a row an instance may leave unanswered during a call.
 const silences = 2
 
-// postWatched is post to an instance that may take long, as long as it lives: beside the call it is
-// asked /live every ConnectTimeout. A process that was stopped, or a host that is cut off, closes no
-// connection; without this the call would wait for the request's own time limit.
-func (r *Router) postWatched(ctx context.Context, instance, path string, body, to any,
-	h http.Header,
-) error {
+// longCall is a call whose answer may take long.
+type longCall struct {
+	instance, path string
+	body, to       any
+	header         http.Header
+}
+
+// postWatched makes a call to an instance that may take long, as long as it lives: beside the call
+// it is asked /live every ConnectTimeout. A process that was stopped, or a host that is cut off,
+// closes no connection; without this the call would wait for the request's own time limit.
+func (r *Router) postWatched(ctx context.Context, c longCall) error {
 	ctx, giveUp := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.awaitSilence(ctx, instance, giveUp)
+		r.awaitSilence(ctx, c.instance, giveUp)
 	}()
-	err := r.post(ctx, instance+path, body, to, h)
+	err := r.post(ctx, c.instance+c.path, c.body, c.to, c.header)
 	silent := context.Cause(ctx) == errSilent
 	giveUp(nil)
 	<-ended
@@ -37,7 +42,9 @@ func (r *Router) postWatched(ctx context.Context, instance, path string, body, t
 
 // awaitSilence asks an instance whether it lives until ctx ends, and gives up on one that does not
 // answer twice.
-func (r *Router) awaitSilence(ctx context.Context, instance string, giveUp context.CancelCauseFunc) {
+func (r *Router) awaitSilence(
+	ctx context.Context, instance string, giveUp context.CancelCauseFunc,
+) {
 	for unanswered := 0; unanswered < silences; {
 		if unanswered == 0 {
 			select {
