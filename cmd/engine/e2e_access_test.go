@@ -31,9 +31,10 @@ func keyTable(name, secret, rest string) string {
 
 // answerOf is an answer with its body read.
 type answerOf struct {
-	status int
-	header http.Header
-	body   string
+	status  int
+	version int // of HTTP
+	header  http.Header
+	body    string
 }
 
 // code is the code of an error answer.
@@ -67,7 +68,7 @@ func visit(t *testing.T, client *http.Client, k knock, headers ...string) answer
 	if err != nil {
 		t.Fatal(err)
 	}
-	return answerOf{response.StatusCode, response.Header, string(text)}
+	return answerOf{response.StatusCode, response.ProtoMajor, response.Header, string(text)}
 }
 
 const short = `{"prompt":"In the beginning","max_tokens":4,"temperature":0}`
@@ -298,17 +299,19 @@ func TestTLS(t *testing.T) {
 	if !strings.HasPrefix(n.api, "https://") {
 		t.Fatalf("it listens on %s", n.api)
 	}
-	client := func(trusted *x509.Certificate) *http.Client {
+	client := func(trusted *x509.Certificate, version int) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AddCert(trusted)
-		return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
+		return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: version == 2,
 			DisableKeepAlives: true,
 			TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: "engine.test"}}}
 	}
 	body := strings.Replace(short, "{", `{"stream":true,`, 1)
-	r := visit(t, client(first), knock{"POST", n.api + "/v1/completions", body})
-	if r.status != 200 || !strings.HasSuffix(r.body, "data: [DONE]\n\n") {
-		t.Errorf("a stream over TLS: %d %s", r.status, r.body)
+	for _, version := range []int{1, 2} {
+		r := visit(t, client(first, version), knock{"POST", n.api + "/v1/completions", body})
+		if r.status != 200 || r.version != version || !strings.HasSuffix(r.body, "[DONE]\n\n") {
+			t.Errorf("a stream over TLS by HTTP/%d: %d %s", r.version, r.status, r.body)
+		}
 	}
 	url := strings.Replace(n.api, "https", "http", 1) + "/live"
 	plain := visit(t, http.DefaultClient, knock{"GET", url, ""})
@@ -317,7 +320,7 @@ func TestTLS(t *testing.T) {
 	}
 	second := selfSigned(t, certFile, keyFile)
 	eventually(t, patience, func() error {
-		response, err := client(second).Get(n.api + "/live")
+		response, err := client(second, 1).Get(n.api + "/live")
 		if err == nil {
 			response.Body.Close()
 		}
@@ -348,5 +351,10 @@ func TestOriginsAtTheDoor(t *testing.T) {
 		"Origin: https://evil.example")
 	if r.status != 200 || r.header.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("another origin: %d %v", r.status, r.header)
+	}
+	r = visit(t, http.DefaultClient, knock{"POST", n.api + "/v1/completions", short},
+		"Origin: https://evil.example", "Content-Type: text/plain")
+	if r.status != 400 || !strings.Contains(r.body, "api.cors.allow_origins") {
+		t.Errorf("a page of another origin makes the engine work: %d %s", r.status, r.body)
 	}
 }

@@ -49,6 +49,12 @@ func TestOrigins(t *testing.T) {
 		{[]string{a}, "OPTIONS", b, 200, ""},
 		{[]string{"*"}, "OPTIONS", b, 204, "*"},
 		{[]string{a}, "GET", a + ".evil", 200, ""},
+		{nil, "POST", "", 200, ""},
+		{nil, "POST", "http://example.com", 200, ""}, // Its own: the host of the test's requests.
+		{nil, "POST", a, 400, ""},
+		{[]string{a}, "POST", a, 200, a},
+		{[]string{a}, "POST", b, 400, ""},
+		{[]string{"*"}, "POST", b, 200, "*"},
 	} {
 		w := ask(c.allowed, c.method, c.origin)
 		if got := w.Header().Get("Access-Control-Allow-Origin"); w.Code != c.status ||
