@@ -184,6 +184,10 @@ func (f *forward) prefill(ctx context.Context, decode string) (int, error) {
 	begun := time.Now()
 	err = f.router.postWatched(ctx, longCall{instance: f.url(placement.Prefill),
 		path: openai.PathRemoteSend, body: call, to: &sent, header: f.headers()})
+	waited := openai.FromMilliseconds(sent.Queue)
+	f.report.Queue += waited
+	f.report.Prefill = time.Since(begun) - waited
+	f.report.Chunks = sent.Chunks
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
