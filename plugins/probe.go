@@ -7,12 +7,6 @@ import (
 	"github.com/kvrelay/engine/abi"
 )
 
-// probe is a made-up table that a module is tried on, and its name for people.
-type probe struct {
-	name string
-	view abi.View
-}
-
 // mock makes tables as a scheduler would, without one. The same calls make the same tables.
 type mock struct {
 	view  abi.View

@@ -35,7 +35,6 @@ type client struct {
 	entries []uint64
 	want    []int32
 	got     []int32
-	state   State
 	grant   *Grant
 	writer  *writer
 	// sent holds the positions announced for sending, read again and again until released.
