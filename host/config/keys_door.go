@@ -9,12 +9,13 @@ var doorKeys = []row{
 	},
 	{
 		table: "api.tls", key: "cert_file", at: func(c *Config) any { return &c.API.TLS.CertFile },
-		def: `""`, path: true, foreign: []string{"ssl_certfile", "ssl_cert_file"},
-		doc: "PEM, the certificate first, then its chain",
+		def: `""`, path: true,
+		foreign: []string{"ssl_certfile", "ssl_cert_file", "cert", "certificate"},
+		doc:     "PEM, the certificate first, then its chain",
 	},
 	{
 		table: "api.tls", key: "key_file", at: func(c *Config) any { return &c.API.TLS.KeyFile },
-		def: `""`, path: true, foreign: []string{"ssl_keyfile", "ssl_key_file"}, doc: "PEM",
+		def: `""`, path: true, foreign: []string{"ssl_keyfile", "ssl_key_file", "key"}, doc: "PEM",
 	},
 	{
 		table: "auth", key: "mode", at: func(c *Config) any { return &c.Auth.Mode },
