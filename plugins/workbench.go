@@ -70,6 +70,10 @@ func (w *Workbench) Fresh() error {
 	return nil
 }
 
+// Again goes on with the same copy, which is shown the whole table anew: what an engine does when it
+// suspects its own bookkeeping. It is cheap where a language's runtime makes Fresh dear.
+func (w *Workbench) Again() { w.s.stale = true }
+
 // Decide lets the module decide one step, as Host.Decide would. After a fault only Fresh helps.
 func (w *Workbench) Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, Spent, error) {
 	begin := time.Now()

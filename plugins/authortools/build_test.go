@@ -2,13 +2,16 @@ package authortools
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kvrelay/engine/plugins"
+	"github.com/kvrelay/engine/plugins/builtin"
 )
 
 // missing skips a language without tools. Go is always there; with ENGINE_REQUIRE_TOOLCHAINS=1 all
@@ -79,7 +82,47 @@ func tested(t *testing.T, dir string, wasm []byte) {
 		t.Fatal(err)
 	}
 	t.Logf("%d states in %v", f.States, f.Took)
+	if name := "sjf-aging"; strings.Contains(cases[3].Name, "picks_shortest") {
+		sameAs(t, wasm, name)
+	}
 	if f.Bad != nil {
 		t.Errorf("%s\n%s", f.Bad.Why, f.Bad.Text)
+	}
+}
+
+// sameAs compares the template, in whatever language, with the shipped policy of the same rule.
+func sameAs(t *testing.T, wasm []byte, name string) {
+	t.Helper()
+	shipped, _ := builtin.Module(name)
+	one, err := bench(t.Context(), wasm, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	two, err := bench(t.Context(), shipped, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer two.Close()
+	m := &maker{chance: rand.New(rand.NewPCG(5, 5))}
+	for range 300 {
+		one.Again()
+		two.Again()
+		var before *situation
+		for i, s := range m.sequence() {
+			v := s.show(before, uint64(i+1), testDecisions)
+			a, _, err := one.Decide(v, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, _, err := two.Decide(v, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(a, b) {
+				t.Fatalf("got %v, %s has %v", a, name, b)
+			}
+			before = s
+		}
 	}
 }

@@ -51,11 +51,15 @@ func FindTool(ctx context.Context, placeholder, dir string) (Tool, error) {
 	case "{zig}":
 		return findZig(ctx)
 	case "{asc}":
-		return first(ctx, &MissingTool{"AssemblyScript's asc was not found", installAS},
+		tool, err := first(ctx, &MissingTool{"AssemblyScript's asc was not found", installAS},
 			append(npmTool(dir, "asc", "--version"), []string{"asc", "--version"})...)
+		tool.Version = "asc " + strings.TrimPrefix(tool.Version, "Version ")
+		return tool, err
 	case "{wat2wasm}":
-		return first(ctx, &MissingTool{"no wat2wasm was found", installWAT},
+		tool, err := first(ctx, &MissingTool{"no wat2wasm was found", installWAT},
 			append(npmTool(dir, "wat2wasm", "--version"), []string{"wat2wasm", "--version"})...)
+		tool.Version = "wat2wasm " + tool.Version
+		return tool, err
 	}
 	return Tool{}, fmt.Errorf("no compiler is called %s", placeholder)
 }
