@@ -70,7 +70,8 @@ func (w *Workbench) Fresh() error {
 	return nil
 }
 
-// Again goes on with the same copy, which is shown the whole table anew: what an engine does when it
+// Again goes on with the same copy, which is shown the whole table anew: what an engine does when
+// it
 // suspects its own bookkeeping. It is cheap where a language's runtime makes Fresh dear.
 func (w *Workbench) Again() { w.s.stale = true }
 

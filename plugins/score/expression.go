@@ -306,7 +306,7 @@ func meant(name string) string {
 	var near []string
 	for _, w := range Words() {
 		if strings.HasPrefix(w.Name, name) || strings.HasPrefix(name, w.Name) ||
-			strings.Contains(w.Name, name) {
+			strings.Contains(w.Name, name) || distance(w.Name, name) <= 2 {
 			near = append(near, w.Name)
 		}
 	}
@@ -315,4 +315,25 @@ func meant(name string) string {
 	}
 	slices.Sort(near)
 	return "; did you mean " + strings.Join(near[:min(len(near), 3)], " or ") + "?"
+}
+
+// distance is how many letters must be put in, left out or changed to make one name of the other.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := corner
+			if a[i] != b[j] {
+				change++
+			}
+			corner = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

@@ -315,6 +315,7 @@ func TestErrorsPoint(t *testing.T) {
 		{"remaining - 1", "did you mean remaining_prefill", "^^^^^^^^^"},
 		{"1 + ", "expected operand", "    ^"},
 		{"priority - 200*age", `there is no "age"; did you mean age_s`, "               ^^^"},
+		{"2 + priorty", `no "priorty"; did you mean priority?`, "    ^^^^^^^"},
 		{"minimum(1, 2)", "no function", "^^^^^^^"},
 		{"min(1)", "takes 2 arguments or more, got 1", "^^^^^^"},
 		{"abs(1, 2)", "takes 1 arguments, got 2", "^^^^^^^^^"},
