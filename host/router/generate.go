@@ -126,15 +126,29 @@ func reasonOf(err error) string {
 	return "unreachable"
 }
 
-// attempt drives the calls of one request over the instances of the ticket.
+// attempt drives the calls of one request over the instances of the ticket, as long as the decode
+// instance lives.
 func (f *forward) attempt(ctx context.Context) error {
 	decode := f.url(placement.Decode)
+	watched, end := f.router.watched(ctx, decode, decodeSilences)
+	err := f.drive(watched, decode)
+	silent := end()
+	if err != nil && silent {
+		err = errSilent
+	}
+	if err != nil {
+		f.lost(placement.Decode, err)
+	}
+	return err
+}
+
+// drive makes the calls of one attempt.
+func (f *forward) drive(ctx context.Context, decode string) error {
 	begin := 0
 	if f.ticket.Instance(placement.Prefill) != "" {
 		end, err := f.prefill(ctx, decode)
 		if err != nil {
-			f.lost(placement.Decode, err)
-			f.release(decode)
+			f.giveBack(ctx, decode)
 			return err
 		}
 		begin = end
@@ -149,16 +163,21 @@ func (f *forward) attempt(ctx context.Context) error {
 	call.ResponseFormat = f.ask.Form
 	response, err := f.router.open(ctx, decode+openai.PathStartGenerate, call, f.headers())
 	if err != nil {
-		f.lost(placement.Decode, err)
-		f.release(decode)
+		f.giveBack(ctx, decode)
 		return err
 	}
 	defer response.Body.Close()
-	if err := f.relay(ctx, response.Body); err != nil {
-		f.lost(placement.Decode, err)
-		return err
+	return f.relay(ctx, response.Body)
+}
+
+// giveBack drops the reservation. Nobody waits for a silent instance: if it comes back, it hears of
+// it; if not, the lease ends.
+func (f *forward) giveBack(ctx context.Context, decode string) {
+	if context.Cause(ctx) == errSilent {
+		go f.release(decode)
+		return
 	}
-	return nil
+	f.release(decode)
 }
 
 // prefill reserves on the decode instance and has the prefill instance fill the reservation. A
@@ -219,6 +238,11 @@ func (f *forward) reserve(ctx context.Context, decode string, call *openai.Call,
 	case <-ended:
 		return reserved, err
 	case <-ctx.Done():
+	}
+	if context.Cause(ctx) == errSilent {
+		cancel()
+		<-ended
+		return reserved, errSilent
 	}
 	for range tries {
 		f.release(decode)

@@ -231,7 +231,7 @@ func TestASlowPrefill(t *testing.T) {
 	r.options.ConnectTimeout = 20 * time.Millisecond
 	p.set(func() { p.slow = make(chan struct{}) })
 	go func() {
-		for range 4 * silences {
+		for range 4 * prefillSilences {
 			<-p.asked // Each question was answered.
 		}
 		close(p.slow)
@@ -239,5 +239,29 @@ func TestASlowPrefill(t *testing.T) {
 	got, _, err := ask(t.Context(), r)
 	if err != nil || !slices.Equal(got, tokens) || d.seen() != "prep_recv start_generate" {
 		t.Fatalf("tokens %v, error %v, calls %q", got, err, d.seen())
+	}
+}
+
+// TestASilentDecode holds the decode instance still in each of its calls: another one is tried, and
+// without another one the client is told.
+func TestASilentDecode(t *testing.T) {
+	for _, at := range []string{openai.PathPrepareReceive, openai.PathStartGenerate} {
+		p, d0, d1 := newInstance(t, "p0", "x"), newInstance(t, "d0", "x"), newInstance(t, "d1", "x")
+		r := fleet(t, []*fakeInstance{p}, []*fakeInstance{d0, d1})
+		r.options.ConnectTimeout = 20 * time.Millisecond
+		d0.set(func() {
+			d0.block[at], d0.block["/live"], d0.block[openai.PathRelease] = true, true, true
+		})
+		got, _, err := ask(t.Context(), r)
+		if err != nil || !slices.Equal(got, tokens) {
+			t.Fatalf("%s: tokens %v, error %v", at, got, err)
+		}
+		d1.server.Close()
+		_, _, err = ask(t.Context(), r)
+		var fault *generation.Error
+		if !errors.As(err, &fault) || fault.Code != generation.CodeTransferFailed {
+			t.Errorf("%s: error %v", at, err)
+		}
+		idle(t, r)
 	}
 }

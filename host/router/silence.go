@@ -10,8 +10,12 @@ import (
 // errSilent is why a call was given up whose instance has stopped answering anything.
 var errSilent = errors.New("the instance keeps its connection open and answers nothing")
 
-// silences is how many questions in a row an instance may leave unanswered during a call.
-const silences = 2
+// How many questions in a row an instance may leave unanswered while it works for a request. To give
+// up on a prefill instance costs a computation, on a decode instance the request: it is borne longer.
+const (
+	prefillSilences = 2
+	decodeSilences  = 4
+)
 
 // longCall is a call whose answer may take long.
 type longCall struct {
@@ -20,36 +24,46 @@ type longCall struct {
 	header         http.Header
 }
 
-// postWatched makes a call to an instance that may take long, as long as it lives: beside the call
-// it is asked /live every ConnectTimeout. A process that was stopped, or a host that is cut off,
-// closes no connection; without this the call would wait for the request's own time limit.
+// postWatched makes a call to an instance that may take long, as long as it lives.
 func (r *Router) postWatched(ctx context.Context, c longCall) error {
-	ctx, giveUp := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		r.awaitSilence(ctx, c.instance, giveUp)
-	}()
-	err := r.post(ctx, c.instance+c.path, c.body, c.to, c.header)
-	silent := context.Cause(ctx) == errSilent
-	giveUp(nil)
-	<-ended
-	if err != nil && silent {
+	watched, end := r.watched(ctx, c.instance, prefillSilences)
+	err := r.post(watched, c.instance+c.path, c.body, c.to, c.header)
+	if silent := end(); silent && err != nil {
 		return errSilent
 	}
 	return err
 }
 
-// awaitSilence asks an instance whether it lives until ctx ends, and gives up on one that does not
-// answer twice.
-func (r *Router) awaitSilence(
-	ctx context.Context, instance string, giveUp context.CancelCauseFunc,
-) {
+// watched is ctx until the instance falls silent: beside whatever is asked of it, it is asked /live
+// every ConnectTimeout. A process that was stopped, or a host that is cut off, closes no connection;
+// without this a call would wait for the request's own time limit. end must be called; it reports
+// whether the instance fell silent.
+func (r *Router) watched(ctx context.Context, instance string, silences int,
+) (watched context.Context, end func() (silent bool)) {
+	watched, giveUp := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if r.fallsSilent(watched, instance, silences) {
+			giveUp(errSilent)
+		}
+	}()
+	return watched, func() bool {
+		silent := context.Cause(watched) == errSilent
+		giveUp(nil)
+		<-ended
+		return silent
+	}
+}
+
+// fallsSilent asks an instance whether it lives until ctx ends (false), or until it has left so many
+// questions in a row unanswered (true).
+func (r *Router) fallsSilent(ctx context.Context, instance string, silences int) bool {
 	for unanswered := 0; unanswered < silences; {
 		if unanswered == 0 {
 			select {
 			case <-ctx.Done():
-				return
+				return false
 			case <-time.After(r.options.ConnectTimeout):
 			}
 		}
@@ -58,10 +72,10 @@ func (r *Router) awaitSilence(
 			unanswered = 0
 		}
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 	}
-	giveUp(errSilent)
+	return true
 }
 
 // lives reports whether an instance answers /live in time, with whatever status.
