@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestScorePolicyInConfig compiles the expression of a file, and points at what is wrong in another.
+// TestScorePolicyInConfig compiles the expression of a file, and points at what is wrong in
+// another.
 func TestScorePolicyInConfig(t *testing.T) {
 	write := func(text string) string {
 		file := filepath.Join(t.TempDir(), "engine.toml")
@@ -17,13 +18,14 @@ func TestScorePolicyInConfig(t *testing.T) {
 		return file
 	}
 	good := write("[policy]\nactive = \"mine\"\n[policies.mine]\n" +
-		"score = \"remaining_prefill - 200*age_s - 1000*priority\"\nchunk = \"min(1024, budget)\"\n")
+		"score = \"remaining_prefill - 200*age_s - 1000*priority\"\n" +
+		"chunk = \"min(1024, budget)\"\n")
 	cfg, _, err := loadConfig(good)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines, problems := checkPolicies(t.Context(), cfg)
-	if len(problems) != 0 || len(lines) != 1 || !strings.Contains(lines[0], "mine · score remaining") {
+	if len(problems) != 0 || len(lines) != 1 || !strings.Contains(lines[0], "mine · score rem") {
 		t.Errorf("%q %+v", lines, problems)
 	}
 	spec, err := namedPolicy(cfg, "mine")

@@ -224,23 +224,28 @@ func fill(r *abi.Record, given map[string]any, now int64) error {
 			return fmt.Errorf("%s: %v does not fit", name, value)
 		}
 	}
-	_, exact := given["remaining_prefill"]
-	if r.State&abi.StateDecoding == 0 && !exact {
-		r.RemainingPrefill = uint32(remaining)
+	complete(r, given, uint32(remaining))
+	return nil
+}
+
+// complete fills in what a case leaves open, so that the record is as an engine would show it.
+func complete(r *abi.Record, given map[string]any, remaining uint32) {
+	open := func(name string) bool { _, is := given[name]; return !is }
+	if r.State&abi.StateDecoding == 0 && open("remaining_prefill") {
+		r.RemainingPrefill = remaining
 	}
-	if r.PromptTokens == 0 {
+	if open("prompt_tokens") {
 		r.PromptTokens = max(r.RemainingPrefill, 1)
 	}
-	if r.State&abi.StateRunning != 0 && r.PagesHeld == 0 {
+	if r.State&abi.StateRunning != 0 && open("pages_held") {
 		r.PagesHeld = (r.PromptTokens-min(r.PromptTokens, r.RemainingPrefill))/16 + 1
 	}
-	if r.State&abi.StateDecoding != 0 && r.Generated == 0 {
+	if r.State&abi.StateDecoding != 0 && open("generated") {
 		r.Generated = 1
 	}
-	if r.PagesNeeded == 0 && r.RemainingPrefill > 0 {
+	if r.RemainingPrefill > 0 && open("pages_needed") {
 		r.PagesNeeded = r.RemainingPrefill/16 + 1
 	}
-	return nil
 }
 
 // states are the words for a record's state.

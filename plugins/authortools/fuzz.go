@@ -329,6 +329,12 @@ func (s *situation) plainer(slot int, f fields.Field) *situation {
 	return less
 }
 
+// telling are the fields that a case fills in by itself: they are written even if they are 0.
+var telling = []string{
+	"id", "arrival_ns", "prompt_tokens", "remaining_prefill", "max_new", "pages_held", "generated",
+	"pages_needed",
+}
+
 // asCase writes a sequence as a case of a test file: no expectations but the rules.
 func asCase(sequence []*situation, why error) string {
 	var b strings.Builder
@@ -349,7 +355,8 @@ func asCase(sequence []*situation, why error) string {
 		for _, r := range s.records {
 			var set []string
 			for _, f := range fields.Of[abi.Record]() {
-				if got := fields.Get(&r, f); r.State != 0 {
+				got := fields.Get(&r, f)
+				if r.State != 0 && (got != 0 || slices.Contains(telling, f.Name)) {
 					set = append(set, fmt.Sprintf("%s = %d", f.Name, int64(got)))
 				}
 			}
