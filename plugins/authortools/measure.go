@@ -162,7 +162,8 @@ func newQueue(waiting int) *queue {
 func (q *queue) arrive(slot int) {
 	q.ids++
 	prompt := 1 + q.chance.Uint32N(4000)
-	q.view.Records[slot] = abi.Record{ID: q.ids, ArrivalNS: q.view.Header.NowNS,
+	arrival := q.view.Header.NowNS - q.chance.Int64N(int64(time.Second))
+	q.view.Records[slot] = abi.Record{ID: q.ids, ArrivalNS: arrival,
 		State: abi.StateLive, PromptTokens: prompt, RemainingPrefill: prompt, MaxNew: 100,
 		PagesNeeded: prompt/16 + 1}
 }
