@@ -210,14 +210,18 @@ func (i *instance) openAdmin() error {
 	return i.servers.openAdmin(address, admin.Handler(o))
 }
 
-// close stops listening, ends what runs and releases what is held, in this order.
+// close ends what runs, stops listening and releases what is held, in this order.
 func (i *instance) close() {
 	i.ready.Store(false)
-	if i.servers != nil {
-		i.servers.close()
-	}
+	// What is under way ends first, so that its clients can still be told.
 	if i.engine != nil {
 		i.engine.close()
+	}
+	if i.router != nil {
+		i.router.Close()
+	}
+	if i.servers != nil {
+		i.servers.close()
 	}
 	if i.policies != nil {
 		_ = i.policies.Close() // Nothing decides any more.

@@ -15,18 +15,37 @@ import (
 )
 
 // Generate implements generation.Source. It returns at once; refusals come with the first Next.
-func (r *Router) Generate(ctx context.Context, ask generation.Request) (generation.Stream, error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (r *Router) Generate(
+	reader context.Context, ask generation.Request,
+) (generation.Stream, error) {
+	ctx, cancel := context.WithCancel(reader)
 	s := &stream{updates: make(chan result, 16), cancel: cancel}
 	f := &forward{router: r, ask: ask, out: s, id: "router-" + randomHex(), accepted: time.Now()}
+	go func() {
+		select {
+		case <-r.closing:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	go func() {
 		defer cancel()
 		defer close(s.updates)
 		if err := f.run(ctx); err != nil {
-			s.send(ctx, result{err: err})
+			s.send(reader, result{err: r.orClosing(err)})
 		}
 	}()
 	return s, nil
+}
+
+// orClosing is the error of a request: what went wrong, or that the router is shutting down.
+func (r *Router) orClosing(err error) error {
+	select {
+	case <-r.closing:
+		return generation.Errorf(generation.CodeDraining, "the router is shutting down")
+	default:
+		return err
+	}
 }
 
 func randomHex() string {

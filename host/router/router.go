@@ -54,6 +54,7 @@ type Watch interface {
 type Router struct {
 	options Options
 	client  *http.Client
+	closing chan struct{} // closed by Close
 
 	mu    sync.Mutex
 	urls  map[placement.Role]map[string]string // of all instances that were ever in the file
@@ -70,7 +71,7 @@ func New(o Options) (*Router, error) {
 	if o.Watch == nil {
 		o.Watch = deaf{}
 	}
-	r := &Router{options: o, known: map[string]openai.Instance{},
+	r := &Router{options: o, known: map[string]openai.Instance{}, closing: make(chan struct{}),
 		urls: map[placement.Role]map[string]string{placement.Prefill: {}, placement.Decode: {}},
 		client: &http.Client{Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: o.ConnectTimeout}).DialContext,
@@ -156,6 +157,9 @@ type deaf struct{}
 func (deaf) Placed(string)                  {}
 func (deaf) Retried(string)                 {}
 func (deaf) Instances([]placement.Instance) {}
+
+// Close ends every request that is on its way with an error that says so. It is called once.
+func (r *Router) Close() { close(r.closing) }
 
 // Ready says why no request can be served now; nil when one can.
 func (r *Router) Ready() *openai.Error {

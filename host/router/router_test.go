@@ -265,3 +265,26 @@ func TestASilentDecode(t *testing.T) {
 		idle(t, r)
 	}
 }
+
+// TestClose ends a request in the middle with the reason, not as if the client had left.
+func TestClose(t *testing.T) {
+	p, d := newInstance(t, "p0", "x"), newInstance(t, "d0", "x")
+	r := fleet(t, []*fakeInstance{p}, []*fakeInstance{d})
+	d.set(func() { d.block[openai.PathStartGenerate] = true })
+	s, err := r.Generate(t.Context(), generation.Request{Prompt: []int32{1, 2, 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !containsCall(d, openai.PathStartGenerate) { // It is on its way.
+		if t.Context().Err() != nil {
+			t.Fatal(t.Context().Err())
+		}
+	}
+	r.Close()
+	_, err = s.Next(t.Context())
+	var fault *generation.Error
+	if !errors.As(err, &fault) || fault.Code != generation.CodeDraining {
+		t.Errorf("error %v", err)
+	}
+	<-d.gone
+}
