@@ -10,8 +10,9 @@ import (
 // errSilent is why a call was given up whose instance has stopped answering anything.
 var errSilent = errors.New("the instance keeps its connection open and answers nothing")
 
-// How many questions in a row an instance may leave unanswered while it works for a request. To give
-// up on a prefill instance costs a computation, on a decode instance the request: it is borne longer.
+// How many questions in a row an instance may leave unanswered while it works for a request. To
+// give up on a prefill instance costs a computation, on a decode instance the request: it is borne
+// longer.
 const (
 	prefillSilences = 2
 	decodeSilences  = 4
@@ -35,9 +36,9 @@ func (r *Router) postWatched(ctx context.Context, c longCall) error {
 }
 
 // watched is ctx until the instance falls silent: beside whatever is asked of it, it is asked /live
-// every ConnectTimeout. A process that was stopped, or a host that is cut off, closes no connection;
-// without this a call would wait for the request's own time limit. end must be called; it reports
-// whether the instance fell silent.
+// every ConnectTimeout. A process that was stopped, or a host that is cut off, closes no
+// connection; without this a call would wait for the request's own time limit. end must be called;
+// it reports whether the instance fell silent.
 func (r *Router) watched(ctx context.Context, instance string, silences int,
 ) (watched context.Context, end func() (silent bool)) {
 	watched, giveUp := context.WithCancelCause(ctx)
@@ -56,8 +57,8 @@ func (r *Router) watched(ctx context.Context, instance string, silences int,
 	}
 }
 
-// fallsSilent asks an instance whether it lives until ctx ends (false), or until it has left so many
-// questions in a row unanswered (true).
+// fallsSilent asks an instance whether it lives until ctx ends (false), or until it has left so
+// many questions in a row unanswered (true).
 func (r *Router) fallsSilent(ctx context.Context, instance string, silences int) bool {
 	for unanswered := 0; unanswered < silences; {
 		if unanswered == 0 {
