@@ -22,14 +22,10 @@ type adminClient struct {
 	http    *http.Client
 }
 
-// dialAdmin finds the instance: the address given, or the one socket in the runtime folder.
+// dialAdmin finds the instance: the address given, or the one socket that there is.
 func dialAdmin(address string) (*adminClient, error) {
 	if address == "" {
-		folder, err := config.RuntimeFolder()
-		if err != nil {
-			return nil, err
-		}
-		sockets, err := filepath.Glob(filepath.Join(folder, "*.sock"))
+		sockets, folder, err := adminSockets()
 		if err != nil {
 			return nil, err
 		}
@@ -54,6 +50,32 @@ func dialAdmin(address string) (*adminClient, error) {
 		return d.DialContext(ctx, "tcp", address)
 	}}
 	return &adminClient{address: address, http: &http.Client{Transport: transport}}, nil
+}
+
+// adminSockets lists the sockets in the runtime folder, and those of demonstrations in the state
+// folder on which somebody listens.
+func adminSockets() (sockets []string, folder string, err error) {
+	if folder, err = config.RuntimeFolder(); err != nil {
+		return nil, "", err
+	}
+	if sockets, err = filepath.Glob(filepath.Join(folder, "*.sock")); err != nil {
+		return nil, "", err
+	}
+	state, err := config.StateFolder()
+	if err != nil {
+		return nil, "", err
+	}
+	demos, err := filepath.Glob(filepath.Join(state, "demo-*", "*.sock"))
+	if err != nil {
+		return nil, "", err
+	}
+	for _, path := range demos {
+		if conn, err := net.Dial("unix", path); err == nil {
+			conn.Close()
+			sockets = append(sockets, path)
+		}
+	}
+	return sockets, folder, nil
 }
 
 // call makes one request. An instance that does not answer is exit 69.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,10 +11,11 @@ import (
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/model"
 	"github.com/kvrelay/engine/host/model/embedded"
+	"github.com/kvrelay/engine/host/model/safetensors"
 	"github.com/kvrelay/engine/host/tokenizer"
 )
 
-// checkModel reads all of the model's folder but its weights.
+// checkModel reads all of the model's folder, of its weights the headers.
 func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 	wrong := cfg.At("model.path")
 	refuse := func(message string, err error) (string, []config.Problem) {
@@ -36,6 +38,9 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 	if err != nil {
 		return refuse("this model's tokenizer cannot be used", err)
 	}
+	if err := checkWeights(at); err != nil {
+		return refuse("this model's weights cannot be read", err)
+	}
 	if most := cfg.Model.MaxModelLen; most.Set && most.Value > about.Context {
 		wrong = cfg.At("model.max_model_len")
 		wrong.Code, wrong.Message = "E412", "model.max_model_len is above the model's own limit"
@@ -52,12 +57,27 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		return "", []config.Problem{*problem}
 	}
 	parts := []string{at.name, folderSize(files), memoryWords(cfg, about), "tokenizer ok"}
-	if _, err := tok.ChatTemplate(""); err == nil {
+	switch _, err := tok.ChatTemplate(""); {
+	case err == nil:
 		parts = append(parts, "chat template ok")
-	} else {
+	case errors.Is(err, tokenizer.ErrNoTemplate):
 		parts = append(parts, "no chat template")
+	default:
+		parts = append(parts, "chat refused: "+err.Error())
 	}
 	return strings.Join(parts, ", "), nil
+}
+
+// checkWeights reads the headers of the weight files: that all are there, whole and in order.
+func checkWeights(at place) error {
+	if at.path == "" {
+		return nil // They are part of the binary.
+	}
+	w, err := safetensors.Open(at.path)
+	if err != nil {
+		return err
+	}
+	return w.Close()
 }
 
 // checkServing checks what the file says about serving the model: a template of the operator's own,

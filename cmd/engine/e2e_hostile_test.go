@@ -28,8 +28,8 @@ const (
 	hostileConnections = 400
 	hostileLimits      = "version = 1\n[api]\nmax_connections = 400\nmax_header = \"8KiB\"\n" +
 		"max_body = \"2MiB\"\nwrite_timeout = \"2s\"\n"
-	// hostileMemory bounds the instance's memory in KiB. It starts with less than 40 MiB; the bodies
-	// that it may hold at once are 16 MiB, and each connection costs some tens of KiB.
+	// hostileMemory bounds the instance's memory in KiB. It starts with less than 40 MiB; the
+	// bodies that it may hold at once are 16 MiB, and each connection costs some tens of KiB.
 	hostileMemory = 400 << 10
 )
 
@@ -66,7 +66,7 @@ func TestHostileClients(t *testing.T) {
 		return
 	}
 	eventually(t, patience, func() error {
-		if now := h.files(); now > files+10 { // Connections that this test keeps for other requests.
+		if now := h.files(); now > files+10 { // Other requests of this test keep connections.
 			return fmt.Errorf("%d files are open, %d at first", now, files)
 		}
 		return nil
@@ -180,7 +180,8 @@ func (h *target) connections() {
 		case i < unfinished:
 			io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-A")
 		case i < 2*unfinished:
-			io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{")
+			io.WriteString(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"+
+				"Content-Length: 99\r\n\r\n{")
 		}
 	}
 	h.lives()
@@ -206,8 +207,8 @@ func (h *target) readers() {
 			}
 			defer c.Close()
 			_ = c.(*net.TCPConn).SetReadBuffer(2048) // A wish.
-			io.WriteString(c, posted(fmt.Sprintf(
-				`{"prompt":"And %d","max_tokens":60,"ignore_eos":true,"stream":true,"logprobs":5}`, i)))
+			io.WriteString(c, posted(fmt.Sprintf(`{"prompt":"And %d","max_tokens":60,`+
+				`"ignore_eos":true,"stream":true,"logprobs":5}`, i)))
 			c.SetReadDeadline(time.Now().Add(patience))
 			line, err := bufio.NewReaderSize(c, 16).ReadString(' ')
 			if err != nil || line != "HTTP/1.1 " {

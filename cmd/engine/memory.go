@@ -41,6 +41,9 @@ func planPool(
 	if kv.Memory.Set {
 		most, key = int64(kv.Memory.Value), "kv_cache.memory"
 		pages, from = int(most/pageBytes), size(int(most))
+		if most > free && free > 0 {
+			return 0, tooMuch(cfg, most, free)
+		}
 	}
 	pages = int(min(int64(pages), most/pageBytes))
 	if pages >= one {
@@ -57,6 +60,16 @@ func planPool(
 			max(0, (pages-1)*kv.PageSize), key),
 	}
 	return 0, &wrong
+}
+
+// tooMuch is the problem of a page pool that this machine has no memory for.
+func tooMuch(cfg *config.Config, most, free int64) *config.Problem {
+	wrong := cfg.At("kv_cache.memory")
+	wrong.Code, wrong.Message = "E416", "the page pool does not fit this machine"
+	wrong.Label = fmt.Sprintf("%s, but %s are free beside the weights", size(int(most)),
+		size(int(free)))
+	wrong.Help = []string{`"auto" takes what the requests need, at most memory_fraction of it`}
+	return &wrong
 }
 
 // fullRequest is how many pages one request of full length holds at most.

@@ -24,6 +24,9 @@ func policyLoad(ctx context.Context, o loadOptions, s streams) error {
 		if err != nil {
 			return err
 		}
+		if len(wasm) == 0 {
+			return fmt.Errorf("%s is empty: it is no module", o.source)
+		}
 		ask.Wasm = wasm
 		ask.Name = strings.TrimSuffix(filepath.Base(o.source), ".wasm")
 	}
@@ -42,7 +45,11 @@ func policyLoad(ctx context.Context, o loadOptions, s streams) error {
 		return nil
 	}
 	sayActive(s, *loaded.Swap)
-	fmt.Fprintln(s.out, "undo: engine policy rollback")
+	undo := "undo: engine policy rollback"
+	if o.admin != "" {
+		undo += " --admin " + o.admin
+	}
+	fmt.Fprintln(s.out, undo)
 	return nil
 }
 

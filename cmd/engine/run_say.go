@@ -22,6 +22,7 @@ type sayer struct {
 	ask   generation.Request
 	words *tokenizer.Stream
 	whole strings.Builder
+	lost  error // the first write to stdout that failed
 }
 
 func newSayer(o runOptions, s streams, p *pair, ask generation.Request) *sayer {
@@ -57,8 +58,11 @@ func (s *sayer) text(tokens []int32) {
 
 func (s *sayer) write(text string) {
 	s.whole.WriteString(text)
-	if !s.options.json {
-		_, _ = io.WriteString(s.out, text) // A reader that is gone ends the process by a signal.
+	if s.options.json {
+		return
+	}
+	if _, err := io.WriteString(s.out, text); err != nil && s.lost == nil {
+		s.lost = fmt.Errorf("write the text: %w", err)
 	}
 }
 
@@ -69,7 +73,7 @@ func (s *sayer) closing(r ran) error {
 	if s.options.json {
 		return s.document(r, calls, wall)
 	}
-	fmt.Fprintln(s.out)
+	s.write("\n")
 	rate := 0.0
 	if rest := r.took - r.first; len(r.tokens) > 1 && rest > 0 {
 		rate = float64(len(r.tokens)-1) / rest.Seconds()
@@ -79,7 +83,7 @@ func (s *sayer) closing(r ran) error {
 	fmt.Fprintf(s.err, "  prefill %s · kv %s sent in %s · policy %d calls, %s\n",
 		plural(r.sent.Chunks, "chunk"), size(int(r.sent.Bytes)), milliseconds(r.sent.Elapsed),
 		calls, milliseconds(wall))
-	return nil
+	return s.lost
 }
 
 func milliseconds(d time.Duration) string {

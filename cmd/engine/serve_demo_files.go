@@ -9,12 +9,20 @@ import (
 	"github.com/kvrelay/engine/host/config"
 )
 
-// writeDemo writes the three TOML files and notes their names in the nodes.
+// demoMark begins the files of a demonstration, which the next one may overwrite.
+const demoMark = "# Written by engine serve --demo-pd, which overwrites it.\n"
+
+// writeDemo writes the three TOML files and notes their names in the nodes. It overwrites none of
+// anybody else's.
 func writeDemo(folder, model string, nodes []*demoNode) error {
 	for _, n := range nodes {
 		n.file = filepath.Join(folder, string(n.role)+".toml")
-		if err := os.WriteFile(n.file, []byte(demoFile(folder, model, n, nodes)),
-			0o644); err != nil {
+		old, err := os.ReadFile(n.file)
+		if err == nil && !strings.HasPrefix(string(old), demoMark) {
+			return fmt.Errorf("%s is there and not of a demonstration: choose another --out", n.file)
+		}
+		text := demoMark + demoFile(folder, model, n, nodes)
+		if err := os.WriteFile(n.file, []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write the demonstration's files: %w", err)
 		}
 	}

@@ -49,7 +49,8 @@ func listen(address string) (net.Listener, error) {
 	}
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
-		return nil, fmt.Errorf("listen on %s: another instance listens there", address)
+		return nil, fmt.Errorf("listen on %s: another instance listens there; give this one "+
+			"another node.name or listen.admin", address)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
@@ -71,7 +72,7 @@ func (s *servers) listenInternal(address string) (net.Listener, string, error) {
 	}
 	l, err := listen(address)
 	if err != nil {
-		return nil, "", err
+		return nil, "", fmt.Errorf("listen.internal: %w", err)
 	}
 	s.internal = l.Addr().String()
 	return l, s.internal, nil
@@ -86,7 +87,7 @@ func (s *servers) open(address string, secured *tls.Config, server *api.Server,
 	}
 	l, err := listen(address)
 	if err != nil {
-		return err
+		return fmt.Errorf("listen.api: %w", err)
 	}
 	s.api = l.Addr().String()
 	s.serveWith(l, secured, server, handler)
@@ -97,7 +98,7 @@ func (s *servers) open(address string, secured *tls.Config, server *api.Server,
 func (s *servers) openAdmin(address string, handler http.Handler) error {
 	l, err := listen(address)
 	if err != nil {
-		return err
+		return fmt.Errorf("listen.admin: %w", err)
 	}
 	s.admin = address
 	s.serve(l, nil, handler)

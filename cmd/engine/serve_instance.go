@@ -101,7 +101,7 @@ func (i *instance) open(ctx context.Context, s streams) error {
 		return err
 	}
 	i.ready.Store(true)
-	i.metrics.SetReady(true)
+	i.metrics.SetReady(i.router == nil || i.router.Ready() == nil)
 	return i.announce(s)
 }
 

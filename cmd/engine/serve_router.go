@@ -15,14 +15,16 @@ import (
 // openRouter serves the API in front of other instances.
 func (i *instance) openRouter(ctx context.Context) error {
 	c := i.cfg.Router
+	watch := &routerWatch{metrics: i.metrics}
 	r, err := router.New(router.Options{
 		Prefill: endpoints(c.Prefill), Decode: endpoints(c.Decode), Retries: c.Retries,
 		ConnectTimeout: c.ConnectTimeout, HealthInterval: c.HealthInterval,
-		Watch: routerWatch{i.metrics}, Log: i.log,
+		Watch: watch, Log: i.log,
 	})
 	if err != nil {
 		return err
 	}
+	watch.ready = func() bool { return i.ready.Load() && r.Ready() == nil }
 	go r.Run(ctx)
 	models := &routerModels{cfg: i.cfg, router: r}
 	i.router = newFronted(r, models)

@@ -185,14 +185,18 @@ func (w httpWatch) Rejected(code string)   { w.metrics.RequestRejected(code) }
 func (w httpWatch) Connections(change int) { w.metrics.AddHTTPConnections(change) }
 
 // routerWatch turns what a router tells into series.
-type routerWatch struct{ metrics *metrics.Metrics }
+type routerWatch struct {
+	metrics *metrics.Metrics
+	ready   func() bool
+}
 
-func (w routerWatch) Placed(decision string) { w.metrics.Placed(metrics.Decision(decision)) }
-func (w routerWatch) Retried(reason string)  { w.metrics.Retried(reason) }
+func (w *routerWatch) Placed(decision string) { w.metrics.Placed(metrics.Decision(decision)) }
+func (w *routerWatch) Retried(reason string)  { w.metrics.Retried(reason) }
 
-func (w routerWatch) Instances(all []placement.Instance) {
+func (w *routerWatch) Instances(all []placement.Instance) {
 	for _, i := range all {
 		w.metrics.SetInstance(metrics.Instance{Name: i.Name, Role: i.Role.String(), Up: i.Up,
 			InFlight: i.InFlight})
 	}
+	w.metrics.SetReady(w.ready())
 }
