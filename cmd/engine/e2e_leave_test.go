@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLeavingIsSaid ends an instance, and a router in front of one, under load: every client has its
-// whole answer, or is told that the instance is leaving. Nobody's connection just ends.
+// TestLeavingIsSaid ends an instance, and a router in front of one, under load: every client has
+// its whole answer, or is told that the instance is leaving. Nobody's connection just ends.
 func TestLeavingIsSaid(t *testing.T) {
 	const clients = 24
 	engine := func(t *testing.T) (front, busy *node) {

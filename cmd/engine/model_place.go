@@ -34,7 +34,8 @@ func findModel(path, folder string) (place, error) {
 		return given, nil
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		return place{}, fmt.Errorf("%s is a file: a model is a Hugging Face folder here, GGUF files are "+
+		return place{}, fmt.Errorf("%s is a file: a model is a Hugging Face folder here, " +
+			"GGUF files are "+
 			"not read yet", path)
 	} else if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return given, nil // Whatever is wrong with it, its reader says best.

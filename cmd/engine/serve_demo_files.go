@@ -19,7 +19,8 @@ func writeDemo(folder, model string, nodes []*demoNode) error {
 		n.file = filepath.Join(folder, string(n.role)+".toml")
 		old, err := os.ReadFile(n.file)
 		if err == nil && !strings.HasPrefix(string(old), demoMark) {
-			return fmt.Errorf("%s is there and not of a demonstration: choose another --out", n.file)
+			return fmt.Errorf("%s is there and not of a demonstration: choose another --out",
+				n.file)
 		}
 		text := demoMark + demoFile(folder, model, n, nodes)
 		if err := os.WriteFile(n.file, []byte(text), 0o644); err != nil {
