@@ -35,6 +35,9 @@ const policiesSample = `
 # path   = "policies/mine.wasm"        # file
 # sha256 = ""                          # pin, 64 hex digits; "" = not pinned
 # config = { aging_tokens_per_s = 200 } # given to pol_init as JSON
+# or, in place of the three, one expression for each request; the smallest runs first:
+# score = "remaining_prefill - 200*age_s" # words: fields of abi/SPEC.md, age_s, deadline_s, budget
+# chunk = "min(1024, budget)"          # prompt tokens of it in one step
 `
 
 const routerSample = `
