@@ -7,7 +7,7 @@ CROSS = linux/arm64 darwin/arm64 windows/amd64
 
 # Packages with goroutines and locks.
 RACE = ./host/access ./host/engine ./host/transfer ./host/api ./host/admin ./host/router ./host/metrics ./host/hub \
-	./plugins
+	./plugins ./cmd/engine
 
 FUZZTIME ?= 10s
 
