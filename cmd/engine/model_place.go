@@ -34,7 +34,7 @@ func findModel(path, folder string) (place, error) {
 		return given, nil
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		return place{}, fmt.Errorf("%s is a file: a model is a Hugging Face folder here, " +
+		return place{}, fmt.Errorf("%s is a file: a model is a Hugging Face folder here, "+
 			"GGUF files are "+
 			"not read yet", path)
 	} else if err == nil || !errors.Is(err, fs.ErrNotExist) {
