@@ -240,6 +240,10 @@ func TestClientVanishesInTheMiddle(t *testing.T) {
 					cancelled,
 					failed)
 			}
+			// On the decode instance nothing failed: its reservation was released.
+			if n := c.decode.metric("engine_requests_finished_total", `reason="error"`); n != 0 {
+				t.Errorf("the decode instance counts %v failed requests", n)
+			}
 			c.rest(t)
 			// Nothing is left that would disturb the next one.
 			got := post(t, c.router.api+"/v1/completions", greedy.with(fields{

@@ -25,6 +25,7 @@ type request struct {
 	accepted, first, last time.Duration
 
 	reservation *reservation // of a prepared request, until it generates by itself
+	released    bool         // whoever prepared it wants it no more: that is no failure
 	send        *send        // of a remote send
 }
 
@@ -184,7 +185,7 @@ func (e *Engine) finished(r *request, finish generation.Finish, err error) Finis
 	}
 	if err != nil {
 		f.Reason = "error"
-		if generation.AsError(err).Code == generation.CodeCancelled {
+		if r.released || generation.AsError(err).Code == generation.CodeCancelled {
 			f.Reason = "cancelled"
 		}
 		f.Err = err

@@ -285,8 +285,11 @@ func (e *Engine) forget(r *request) {
 // Release implements generation.Handoff.
 func (e *Engine) Release(ctx context.Context, id string) error {
 	_, err := call(ctx, e, func() (struct{}, error) {
-		e.drop(e.labels[id], generation.Errorf(generation.CodeReservationNotFound,
-			"reservation %q was released", id))
+		if r := e.labels[id]; r != nil {
+			r.released = true
+			e.drop(r, generation.Errorf(generation.CodeReservationNotFound,
+				"reservation %q was released", id))
+		}
 		return struct{}{}, nil
 	})
 	return err
