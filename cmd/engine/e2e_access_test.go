@@ -102,7 +102,8 @@ func TestKeysAtTheDoor(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/live", "/ready", "/ui", "/ui/page.js", "/ui/page.css"} {
+	for _, path := range []string{"/live", "/ready", "/health", "/ui", "/ui/page.js",
+		"/ui/page.css"} {
 		if r := ask("GET", path, ""); r.status != 200 {
 			t.Errorf("%s: %d %s", path, r.status, r.body)
 		}

@@ -42,7 +42,7 @@ func listsModels(t *testing.T, c *cluster) {
 		list.Data[0].Object != "model" || list.Data[0].MaxModelLen != 512 {
 		t.Errorf("%+v", list)
 	}
-	for _, path := range []string{"/live", "/ready"} {
+	for _, path := range []string{"/live", "/ready", "/health"} {
 		for _, url := range []string{c.router.api, c.prefill.internal, c.decode.internal} {
 			if r := get(t, url+path); r.status != http.StatusOK {
 				t.Errorf("%s%s: %d %s", url, path, r.status, r.body)

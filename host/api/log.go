@@ -27,7 +27,7 @@ func logged(text string) string {
 // A query may hold anything, so it is left out.
 func (s *Server) logAccess(x *exchange) {
 	level, path := slog.LevelInfo, x.r.URL.Path
-	if path == "/live" || path == "/ready" || path == "/metrics" ||
+	if path == "/live" || path == "/ready" || path == "/health" || path == "/metrics" ||
 		strings.HasPrefix(path, "/microserving/") || strings.HasPrefix(path, pagePath) {
 		level = slog.LevelDebug
 	}

@@ -108,7 +108,7 @@ func (s *Server) API() http.Handler {
 		{"GET", "/v1/models", s.models},
 		{"GET", "/v1/models/", s.oneModel},
 		{"GET", "/live", s.live},
-		{"GET", "/ready", s.ready},
+		{"GET", "/ready", s.ready}, {"GET", "/health", s.ready},
 		{"GET", "/metrics", s.metrics},
 	}
 	list = append(list, s.tokenRoutes()...)
@@ -125,7 +125,7 @@ func (s *Server) Internal() http.Handler {
 		{"GET", openai.PathInstance, s.instance},
 		{"GET", openai.PathFiles, s.files},
 		{"GET", "/live", s.live},
-		{"GET", "/ready", s.ready},
+		{"GET", "/ready", s.ready}, {"GET", "/health", s.ready},
 		{"GET", "/metrics", s.metrics},
 	}, nil)
 }
@@ -133,7 +133,8 @@ func (s *Server) Internal() http.Handler {
 // Health serves what an internal listener without micro-serving calls has.
 func (s *Server) Health() http.Handler {
 	return s.routes([]route{
-		{"GET", "/live", s.live}, {"GET", "/ready", s.ready}, {"GET", "/metrics", s.metrics},
+		{"GET", "/live", s.live}, {"GET", "/ready", s.ready}, {"GET", "/health", s.ready},
+		{"GET", "/metrics", s.metrics},
 	}, nil)
 }
 
@@ -155,7 +156,7 @@ type route struct {
 
 // public are the routes that need no key: what probes ask, and the page's own files.
 func public(path string) bool {
-	return path == "/live" || path == "/ready" || path == pagePath ||
+	return path == "/live" || path == "/ready" || path == "/health" || path == pagePath ||
 		strings.HasPrefix(path, pagePath+"/") && path != pageState
 }
 

@@ -14,7 +14,8 @@ type streaming struct {
 	cancel  context.CancelFunc
 	events  *openai.EventWriter
 	opened  []bool
-	used    usage
+	soFar   openai.Usage   // of all answers, in continuous_usage_stats
+	used    usage          // of the answers that have ended
 	report  *openai.Report // of the last answer that ended; nil when nobody asked for it
 }
 
@@ -90,24 +91,26 @@ func (s *Server) closeStream(ctx context.Context, x *exchange, t *task, st *stre
 
 // write sends one piece: the opening before an answer's first, its text, and its end by itself.
 func (st *streaming) write(t *task, p piece) error {
-	shown := openai.UsageField{}
-	if t.options.IncludeUsage {
-		shown = openai.ShowUsage(nil)
-	}
 	if !st.opened[p.answer.index] {
 		st.opened[p.answer.index] = true
-		if opening := t.shape.opening(st.header, p.answer.index, shown); opening != nil {
+		if p.answer.first == nil {
+			st.soFar.PromptTokens += len(p.answer.ask.Prompt)
+			st.soFar.PromptTokensDetails.CachedTokens += p.report.Cached
+		}
+		if opening := t.shape.opening(st.header, p.answer.index, st.shown(t)); opening != nil {
 			if err := st.events.Send(opening); err != nil {
 				return err
 			}
 		}
 	}
+	st.soFar.CompletionTokens += len(p.tokens)
 	if p.last() {
 		st.used.add(p)
 		if st.report != nil {
 			st.report.Phases = reportOf(p)
 		}
 	}
+	shown := st.shown(t)
 	if p.text != "" || len(p.logprobs)+len(p.calls) > 0 ||
 		t.options.ReturnTokenIDs && len(p.tokens) > 0 {
 		// Clients put calls together delta by delta, so an event has one.
@@ -127,6 +130,19 @@ func (st *streaming) write(t *task, p piece) error {
 	}
 	p.text, p.tokens, p.logprobs, p.calls = "", nil, nil, nil
 	return st.events.Send(t.shape.chunk(st.header, p, shown))
+}
+
+// shown is the usage in a chunk: none, null, or the numbers so far.
+func (st *streaming) shown(t *task) openai.UsageField {
+	if !t.options.IncludeUsage {
+		return openai.UsageField{}
+	}
+	if !t.options.ContinuousUsage {
+		return openai.ShowUsage(nil)
+	}
+	u := st.soFar
+	u.TotalTokens = u.PromptTokens + u.CompletionTokens
+	return openai.ShowUsage(&u)
 }
 
 // quiet measures the silence of a stream; with a limit of 0 it never ends.

@@ -82,7 +82,8 @@ func decode(call string, body []byte) (any, *Error) {
 func TestDecodeCompletion(t *testing.T) {
 	c, err := DecodeCompletion([]byte(` { "model" : "m" , "prompt" : "In the \"beginning\" é" ,
 		"temperature": 0.7, "top_p": 0.9, "top_k": -1, "min_p": 1e-2, "seed": -5, "max_tokens": 12,
-		"stop": ["a", "b"], "stream": true, "stream_options": {"include_usage": true},
+		"stop": ["a", "b"], "stream": true, "stream_options":
+		{"include_usage": true, "continuous_usage_stats": true},
 		"n": 1, "user": "u", "logprobs": null, "echo": false, "frequency_penalty": 0.0,
 		"debug_config": {"ignore_eos": true, "pinned_system_prompt": true, "what": 1},
 		"nobody": {"knows": ["this", {}]}, "store": true, "return_token_ids": true } `), Limits{})
@@ -92,7 +93,8 @@ func TestDecodeCompletion(t *testing.T) {
 	want := &Completion{Prompts: []Prompt{{Text: `In the "beginning" é`}}, Options: Options{
 		Model: "m", Temperature: new(0.7), TopP: new(0.9), TopK: new(-1), MinP: new(0.01),
 		Seed: new(int64(-5)), MaxTokens: new(12), Stop: []string{"a", "b"}, Stream: true,
-		IncludeUsage: true, User: "u", IgnoreEOS: true, PinPrompt: true, Unknown: 2,
+		IncludeUsage: true, ContinuousUsage: true, User: "u", IgnoreEOS: true, PinPrompt: true,
+		Unknown:        2,
 		ReturnTokenIDs: true, N: new(1), Penalties: Penalties{FrequencyPenalty: new(0.0)},
 	}}
 	if !reflect.DeepEqual(c, want) {

@@ -33,6 +33,8 @@ type Options struct {
 	// IgnoreEOS and PinPrompt come from debug_config (or ignore_eos itself).
 	IgnoreEOS, PinPrompt bool
 	Stream, IncludeUsage bool
+	// ContinuousUsage asks for the numbers so far in every chunk of a stream.
+	ContinuousUsage bool
 	// ReturnTokenIDs asks for token_ids in each choice.
 	ReturnTokenIDs bool
 	// User is free text. In micro-serving calls it is the id of the request.
@@ -159,7 +161,7 @@ func (o *Options) streamOptions(v value) *Error {
 			err = m.boolean(&o.IncludeUsage)
 		case m.name == "include_obfuscation": // A hint.
 		case m.name == "continuous_usage_stats":
-			err = unbuilt(m, "false")
+			err = m.boolean(&o.ContinuousUsage)
 		default:
 			o.Unknown++
 		}

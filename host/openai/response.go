@@ -34,7 +34,8 @@ func NewUsage(prompt, completion, cached int) Usage {
 }
 
 // UsageField is usage in a response or a chunk: left out, null, or numbers. In a stream with
-// include_usage every chunk but the last shows null.
+// include_usage every chunk but the last shows null, or with continuous_usage_stats the numbers so
+// far.
 type UsageField struct {
 	Shown bool
 	Usage *Usage
