@@ -93,16 +93,21 @@ test('a chat streams, its phases and a policy swap show', { skip }, async () => 
   assert.match(phases, /policy\s+builtin:fcfs/);
   assert.match(await page.locator('#bar').getAttribute('aria-label'), /queue .* prefill .* decode/);
 
-  // Others are in the queue meanwhile.
-  const others = Array.from({ length: 30 }, (_, i) =>
-    fetch(`${url}/v1/completions`, {
-      method: 'POST', headers: { 'X-Tenant': `t${i}`, 'X-Request-Id': `other-${i}` },
-      body: JSON.stringify({ prompt: 'And the', max_tokens: 400, ignore_eos: true }),
-    }).then((r) => r.text()));
+  // Others are in the queue, until the page, which looks now and then, has seen them.
+  let going = true;
+  const others = Array.from({ length: 30 }, async (_, i) => {
+    while (going) {
+      await fetch(`${url}/v1/completions`, {
+        method: 'POST', headers: { 'X-Tenant': `t${i}`, 'X-Request-Id': `other-${i}` },
+        body: JSON.stringify({ prompt: 'And the', max_tokens: 400, ignore_eos: true }),
+      }).then((r) => r.text());
+    }
+  });
   await until(page, '#queue tbody', 'other-\\d');
   execFileSync(binary, ['policy', 'load', 'builtin:sjf-aging', '--activate', '--admin', admin]);
   await until(page, '#policy', 'sjf-aging');
   await shot(page, 'wide-light.png');
+  going = false;
   await Promise.all(others);
   await until(page, '#queue tbody', 'no request');
   assert.ok(await fits(page), 'the page is wider than its window');
@@ -163,9 +168,14 @@ test('a key is asked for, and tenants see their own', { skip }, async () => {
     method: 'POST', headers: { Authorization: `Bearer sk-${tenant}`, 'X-Request-Id': `of-${tenant}` },
     body: JSON.stringify({ prompt: 'And the', max_tokens: 400, ignore_eos: true }),
   }).then((r) => r.text());
-  const all = Array.from({ length: 30 }, (_, i) => of(i % 2 ? 'acme' : 'beta'));
+  // The page looks now and then: there is always a queue until it has seen it.
+  let going = true;
+  const all = Array.from({ length: 30 }, async (_, i) => {
+    while (going) await of(i % 2 ? 'acme' : 'beta');
+  });
   await until(page, '#queue tbody', 'of-acme');
   assert.doesNotMatch(await text(page, '#queue tbody'), /beta/);
+  going = false;
   await Promise.all(all);
 });
 
