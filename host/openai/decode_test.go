@@ -94,8 +94,8 @@ func TestDecodeCompletion(t *testing.T) {
 		Model: "m", Temperature: new(0.7), TopP: new(0.9), TopK: new(-1), MinP: new(0.01),
 		Seed: new(int64(-5)), MaxTokens: new(12), Stop: []string{"a", "b"}, Stream: true,
 		IncludeUsage: true, ContinuousUsage: true, User: "u", IgnoreEOS: true, PinPrompt: true,
-		Unknown:        2,
-		ReturnTokenIDs: true, N: new(1), Penalties: Penalties{FrequencyPenalty: new(0.0)},
+		Unknown: 2, ReturnTokenIDs: true, N: new(1),
+		Penalties: Penalties{FrequencyPenalty: new(0.0)},
 	}}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
