@@ -148,8 +148,15 @@ func launch(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, cmd: exec.Command(program, args...), out: newTranscript(),
-		err: newTranscript(), done: make(chan struct{})}
+	return launchCommand(t, exec.Command(program, args...))
+}
+
+// launchCommand starts a command that becomes an engine.
+func launchCommand(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, cmd: cmd, out: newTranscript(), err: newTranscript(),
+		done: make(chan struct{})}
+	var err error
 	p.cmd.Env = environment(t)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -168,7 +175,8 @@ func launch(t *testing.T, args ...string) *process {
 		_ = p.cmd.Process.Kill() // It may have ended.
 		<-p.done
 		if t.Failed() {
-			t.Logf("engine %s\n%s%s", strings.Join(args, " "), p.out, lastLines(p.err.String()))
+			t.Logf("engine %s\n%s%s", strings.Join(cmd.Args[1:], " "), p.out,
+				lastLines(p.err.String()))
 		}
 	})
 	return p

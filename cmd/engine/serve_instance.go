@@ -157,7 +157,7 @@ func (i *instance) openEngine(ctx context.Context) error {
 func (i *instance) server(o api.Options) *api.Server {
 	c := i.cfg.API
 	o.Metrics, o.Seed, o.Log = i.metricsHandler(), randomSeed, i.log
-	o.MaxBody, o.MaxStop, o.MaxConnections = int64(c.MaxBody), c.MaxStop, c.MaxConnections
+	o.MaxBody, o.MaxStop, o.MaxConnections = int64(c.MaxBody), c.MaxStop, i.maxConnections()
 	o.MaxN, o.MaxHeader = c.MaxN, int(c.MaxHeader)
 	o.RequestTimeout, o.WriteTimeout = c.RequestTimeout, c.WriteTimeout
 	o.KeepAlive, o.Watch = c.SSEKeepalive, httpWatch{i.metrics, i.meter}
@@ -174,6 +174,19 @@ func (i *instance) server(o api.Options) *api.Server {
 		return nil
 	}
 	return api.New(o)
+}
+
+// maxConnections is what the configuration says, or half of the files that the process may open:
+// beyond them nobody could be answered, and the rest is for models, peers and refusals.
+func (i *instance) maxConnections() int {
+	most, files := i.cfg.API.MaxConnections, openFiles()
+	if most <= files/2 {
+		return most
+	}
+	i.log.Warn("api.max_connections is lowered to half of the files that this process may open; "+
+		"raise the limit (ulimit -n) for more", "configured", most, "files", files,
+		"connections", files/2)
+	return files / 2
 }
 
 // identity is what the instance tells routers.
