@@ -245,7 +245,7 @@ func (r *row) bounded(n float64, shown string) *wrong {
 	case hasMost:
 		label = "must be at most " + r.most
 	}
-	if most <= 1 && n > 1 && n <= 100 {
+	if most <= 1 && n > 1 && n/100 >= least && n/100 <= most {
 		label += fmt.Sprintf("; for %s %% write %.2f", shown, n/100)
 	}
 	return refuse(codeRange, r.name()+" is out of range", label)

@@ -43,8 +43,11 @@ func (c *checker) root(values map[string]any) {
 func (c *checker) version(value any, n *node) {
 	c.file.set++
 	if value != int64(1) {
-		c.report(n.value, "E103", fmt.Sprintf("version %v is not known", value),
-			"this engine reads version 1")
+		label := "this engine reads version 1"
+		if _, text := value.(string); text {
+			label += "; write it without quotes"
+		}
+		c.report(n.value, "E103", fmt.Sprintf("version %v is not known", value), label)
 	}
 }
 

@@ -172,3 +172,18 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// TestAFractionIsSuggestedOnlyWhereItFits asks for two, which as a percentage is below the least.
+func TestAFractionIsSuggestedOnlyWhereItFits(t *testing.T) {
+	for value, want := range map[string]bool{"2": false, "90": true, "400": false} {
+		file := filepath.Join(t.TempDir(), "engine.toml")
+		text := "version = 1\n[kv_cache]\nmemory_fraction = " + value + "\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, problems := Load(file)
+		if len(problems) != 1 || strings.Contains(problems[0].Label, "% write") != want {
+			t.Errorf("%s: %+v", value, problems)
+		}
+	}
+}
