@@ -141,8 +141,13 @@ test('everything works by keyboard on a narrow dark window', { skip }, async () 
   await page.locator('#kind').selectOption('text');
   await page.locator('#ask').focus();
   await page.keyboard.type('And it came to pass');
+  await page.evaluate(() => { // The answer may be over before anybody looks.
+    const button = document.querySelector('#stop');
+    new MutationObserver(() => { globalThis.couldStop ||= !button.disabled; })
+      .observe(button, { attributes: true });
+  });
   await page.keyboard.press('Enter');
-  await page.waitForFunction(() => !document.querySelector('#stop').disabled);
+  await page.waitForFunction(() => globalThis.couldStop);
   await page.keyboard.press('Escape');
   await page.waitForFunction(() => document.querySelector('#stop').disabled);
   await until(page, '#queue tbody', 'no request'); // The server has heard it.
