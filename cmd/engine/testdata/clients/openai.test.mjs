@@ -200,6 +200,7 @@ test('types errors', async () => {
 test('cancels a stream', async () => {
   const stream = await client.completions.create({
     model, prompt: 'In the beginning', max_tokens: 400, temperature: 1, stream: true,
+    ignore_eos: true,
   });
   let chunks = 0;
   for await (const _ of stream) if (++chunks === 3) break; // Leaving the loop aborts the request.
@@ -209,7 +210,8 @@ test('cancels a stream', async () => {
 test('cancels before the first token', async () => {
   const abort = new AbortController();
   const request = client.completions.create(
-    { model, prompt: 'word '.repeat(300), max_tokens: 400 }, { signal: abort.signal },
+    { model, prompt: 'word '.repeat(300), max_tokens: 200, ignore_eos: true },
+    { signal: abort.signal },
   );
   setTimeout(() => abort.abort(), 5);
   await assert.rejects(request, OpenAI.APIUserAbortError);
