@@ -10,4 +10,17 @@ type View struct {
 	Header  Header
 	Records []Record
 	Changed []uint32
+
+	// Tenants is the whole tenant table: entry i has Index i, and Record.Tenant is an index into
+	// it. It is nil where the host does not offer CapTenants.
+	Tenants []Tenant
+	// Peers is the whole peer table: entry i has Index i+1, for a record's peer 0 means none. It is
+	// nil where the host does not offer CapPeers.
+	Peers []Peer
+	// Events are what happened since the last call, in order: the host hands them to pol_observe
+	// before pol_decide. It is nil where the host does not offer CapEvents.
+	Events []Event
+	// Preset is the answer of the module that selects, already judged, for a module that only sets
+	// chunk lengths; a scheduler leaves it nil.
+	Preset []Decision
 }
