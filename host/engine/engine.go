@@ -18,7 +18,6 @@ import (
 	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/scheduler"
-	"github.com/kvrelay/engine/host/transfer"
 )
 
 // Runner computes one batch. The rows of logits belong to the rows that the batch asked for, in
@@ -46,6 +45,8 @@ type Options struct {
 	RecomputeOnFailure bool
 	// PolicyName names the policy that is active now, for reports.
 	PolicyName func() string
+	// Clock is monotonic, from any start; nil is the system's, from New on.
+	Clock func() time.Duration
 	// Watch hears what metrics and logs are made of; nil hears nothing.
 	Watch Watch
 	Log   *slog.Logger
@@ -55,10 +56,10 @@ type Options struct {
 type Engine struct {
 	options   Options
 	scheduler *scheduler.Scheduler
-	receiver  *transfer.Receiver
-	sender    *transfer.Sender
+	receiver  Receiver // nil: this instance does not receive
+	sender    Sender   // nil: this instance does not send
 	inbox     *inbox
-	started   time.Time
+	clock     func() time.Duration
 	stopped   chan struct{} // closed when the loop has ended
 	admission admission
 
@@ -74,6 +75,7 @@ type Engine struct {
 	raw      []float32 // a row of logits before it was changed
 	tenants  tenants
 	stalled  bool // the last plan was empty though there is work
+	turn     turn
 }
 
 // New returns an engine that is not running yet.
@@ -87,9 +89,13 @@ func New(o Options) *Engine {
 	if o.PolicyName == nil {
 		o.PolicyName = func() string { return "" }
 	}
+	if o.Clock == nil {
+		started := time.Now()
+		o.Clock = func() time.Duration { return time.Since(started) }
+	}
 	e := &Engine{
 		options: o, scheduler: o.Scheduler, inbox: newInbox(),
-		started: time.Now(), stopped: make(chan struct{}),
+		clock: o.Clock, stopped: make(chan struct{}),
 		requests: map[scheduler.SequenceID]*request{}, tenants: newTenants(),
 		labels: map[string]*request{}, leases: map[string]*request{},
 		sends: map[string]*request{}, fencing: map[string]scheduler.SequenceID{},
@@ -98,14 +104,8 @@ func New(o Options) *Engine {
 	return e
 }
 
-// Connect gives the engine the two ends of the transfer, whose events must go to Heard. Either may
-// be nil: the calls that need it are then refused. It is called before Run.
-func (e *Engine) Connect(r *transfer.Receiver, s *transfer.Sender) {
-	e.receiver, e.sender = r, s
-}
-
 // Now is the engine's monotonic clock.
-func (e *Engine) Now() time.Duration { return time.Since(e.started) }
+func (e *Engine) Now() time.Duration { return e.clock() }
 
 // Run is the loop. It ends when ctx does; requests still open end with an error.
 func (e *Engine) Run(ctx context.Context) {
@@ -115,32 +115,55 @@ func (e *Engine) Run(ctx context.Context) {
 		if !e.hear(ctx) {
 			continue
 		}
-		planned := e.Now()
-		plan := e.scheduler.Plan(planned, e.stepCosts())
-		e.stalled = plan.Empty() && len(plan.Grants) == 0
-		ran := e.Now()
-		logits, err := e.run(plan)
-		committed := e.Now()
-		if err != nil {
-			e.abandon(plan, err)
-			continue
-		}
-		e.countChunks(plan, ran)
-		ended := e.commit(plan, logits)
-		delivered := e.Now()
-		e.deliver(plan, ended)
-		e.observeStep(plan, stages{heard, planned, ran, committed, delivered, e.Now()})
+		t := e.plan(heard)
+		e.compute(t)
+		e.conclude(t)
 	}
+}
+
+// turn is one turn of the loop on its way.
+type turn struct {
+	plan   *scheduler.Plan
+	logits [][]float32
+	err    error // of the device
+	at     stages
+}
+
+// plan decides what this turn computes.
+func (e *Engine) plan(heard time.Duration) *turn {
+	t := &e.turn
+	*t = turn{at: stages{hear: heard, plan: e.Now()}}
+	t.plan = e.scheduler.Plan(t.at.plan, e.stepCosts())
+	e.stalled = t.plan.Empty() && len(t.plan.Grants) == 0
+	return t
+}
+
+// compute runs the batch.
+func (e *Engine) compute(t *turn) {
+	t.at.run = e.Now()
+	t.logits, t.err = e.run(t.plan)
+}
+
+// conclude applies what was computed and hands it out.
+func (e *Engine) conclude(t *turn) {
+	t.at.commit = e.Now()
+	if t.err != nil {
+		e.abandon(t.plan, t.err)
+		return
+	}
+	e.countChunks(t.plan, t.at.run)
+	ended := e.commit(t.plan, t.logits)
+	t.at.deliver = e.Now()
+	e.deliver(t.plan, ended)
+	t.at.end = e.Now()
+	e.observeStep(t.plan, t.at)
 }
 
 // hear runs what others asked for and reports whether there is something to plan. It waits only
 // when there is not, or when nothing could be planned since the last time.
 func (e *Engine) hear(ctx context.Context) bool {
 	const idle, stalled = time.Second, 2 * time.Millisecond
-	if e.inbox.run() {
-		e.stalled = false
-	}
-	if e.scheduler.Work() && !e.stalled {
+	if e.listen() {
 		return true
 	}
 	e.options.Watch.Step(Step{Stats: e.scheduler.Stats(), Leaked: e.scheduler.Leaked()})
@@ -151,6 +174,14 @@ func (e *Engine) hear(ctx context.Context) bool {
 	}
 	e.inbox.wait(ctx.Done(), most)
 	return false
+}
+
+// listen runs what others asked for and reports whether there is something to plan.
+func (e *Engine) listen() bool {
+	if e.inbox.run() {
+		e.stalled = false
+	}
+	return e.scheduler.Work() && !e.stalled
 }
 
 // run computes the plan's batch. After each layer what belongs to a remote send goes out.

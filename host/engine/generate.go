@@ -11,23 +11,18 @@ import (
 // bounded; beyond that they are refused at once.
 func call[T any](ctx context.Context, e *Engine, f func() (T, error)) (T, error) {
 	var value T
-	if err := e.admission.enter(); err != nil {
-		return value, err
-	}
 	var err error
 	done := make(chan struct{})
-	put := e.inbox.put(func() {
+	refused := e.enqueue(func() {
 		defer close(done)
-		defer e.admission.leave()
 		if ctx.Err() != nil {
 			err = cancelled() // Nobody is waiting: nothing is begun.
 			return
 		}
 		value, err = f()
 	})
-	if !put {
-		e.admission.leave()
-		return value, stopping()
+	if refused != nil {
+		return value, refused
 	}
 	select {
 	case <-done:
@@ -35,6 +30,22 @@ func call[T any](ctx context.Context, e *Engine, f func() (T, error)) (T, error)
 	case <-e.stopped:
 		return value, stopping()
 	}
+}
+
+// enqueue puts a call into the inbox, or says why it cannot.
+func (e *Engine) enqueue(f func()) error {
+	if err := e.admission.enter(); err != nil {
+		return err
+	}
+	put := e.inbox.put(func() {
+		defer e.admission.leave()
+		f()
+	})
+	if !put {
+		e.admission.leave()
+		return stopping()
+	}
+	return nil
 }
 
 func stopping() *generation.Error {
@@ -56,7 +67,8 @@ func (e *Engine) Generate(ctx context.Context, ask generation.Request) (generati
 func (e *Engine) open(ctx context.Context, r *request) *stream {
 	s := newStream()
 	id := r.id
-	quit := func() { e.inbox.put(func() { e.drop(e.requests[id], cancelled()) }) }
+	s.source = func() *request { return e.requests[id] }
+	quit := func() { e.inbox.put(func() { e.drop(s.source(), cancelled()) }) }
 	s.stop = func() { e.inbox.put(func() { e.stopRequest(e.requests[id]) }) }
 	s.release = context.AfterFunc(ctx, quit)
 	r.stream = s

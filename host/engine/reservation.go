@@ -285,12 +285,17 @@ func (e *Engine) forget(r *request) {
 // Release implements generation.Handoff.
 func (e *Engine) Release(ctx context.Context, id string) error {
 	_, err := call(ctx, e, func() (struct{}, error) {
-		if r := e.labels[id]; r != nil {
-			r.released = true
-			e.drop(r, generation.Errorf(generation.CodeReservationNotFound,
-				"reservation %q was released", id))
-		}
+		e.release(id)
 		return struct{}{}, nil
 	})
 	return err
+}
+
+// release drops the reservation of an id, if there is one.
+func (e *Engine) release(id string) {
+	if r := e.labels[id]; r != nil {
+		r.released = true
+		e.drop(r, generation.Errorf(generation.CodeReservationNotFound,
+			"reservation %q was released", id))
+	}
 }

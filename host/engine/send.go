@@ -15,7 +15,7 @@ import (
 type send struct {
 	name     string // of the transfer
 	window   transfer.Window
-	outgoing *transfer.Outgoing
+	outgoing Outgoing
 	reply    func(generation.Sent, error)
 	chunks   int
 	sealed   int // positions below were sealed

@@ -10,8 +10,9 @@ import (
 // stream hands one request's output from the engine's goroutine to one reader. It holds at most the
 // request's max tokens, so a slow reader never makes the engine wait.
 type stream struct {
-	stop    func()      // asks the engine to end the generation as stopped
-	release func() bool // ends the watch on the reader's context
+	stop    func()          // asks the engine to end the generation as stopped
+	release func() bool     // ends the watch on the reader's context
+	source  func() *request // on the loop's goroutine; nil when it has ended
 	wake    chan struct{}
 
 	mu      sync.Mutex

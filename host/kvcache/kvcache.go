@@ -71,6 +71,9 @@ func (p *Pool) Refs(page PageID) int { return int(p.refs[page]) }
 // Kept reports whether a page is in the prefix tree.
 func (p *Pool) Kept(page PageID) bool { return p.kept[page] }
 
+// Quarantined reports whether a page waits for its writer to be fenced.
+func (p *Pool) Quarantined(page PageID) bool { return p.quarantined[page] }
+
 // Take hands out a free page with one reference; ok is false when there is none.
 func (p *Pool) Take() (page PageID, ok bool) {
 	if len(p.free) == 0 {

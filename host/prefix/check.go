@@ -111,3 +111,21 @@ func (c *Cache) checkHeap() error {
 	}
 	return nil
 }
+
+// Walk visits every page in the tree with the tokens before it and its own, parents first; first is
+// where its own begin. A hollow node is passed with kvcache.None. The tokens are valid until visit
+// returns.
+func (c *Cache) Walk(visit func(tokens []int32, first int, page kvcache.PageID)) {
+	var path []int32
+	var walk func(nodes []*node)
+	walk = func(nodes []*node) {
+		for _, n := range nodes {
+			first := len(path)
+			path = append(path, n.tokens...)
+			visit(path, first, n.page)
+			walk(n.children)
+			path = path[:first]
+		}
+	}
+	walk(c.roots)
+}
