@@ -226,13 +226,13 @@ func (o *Outgoing) deliver(conn net.Conn, what shipment) {
 	s := o.sender
 	if what.parcel == nil {
 		o.mu.Lock()
-		o.machine.Seal(what.end, s.clock())
+		o.machine.sealBelow(what.end, s.clock())
 		o.mu.Unlock()
 		return
 	}
 	what.parcel.finish(o.machine.pass)
 	o.mu.Lock()
-	ok := o.machine.Data(what.parcel, s.clock())
+	ok := o.machine.data(what.parcel, s.clock())
 	o.mu.Unlock()
 	if ok {
 		n, err := s.write(o, conn, what.parcel.whole)

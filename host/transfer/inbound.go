@@ -73,6 +73,11 @@ func (in *Inbound) Filled(n int, now time.Duration) {
 	}
 }
 
+// Take gives the bytes that came from the connection, as Space and Filled do.
+func (in *Inbound) Take(bytes []byte, now time.Duration) {
+	feed(bytes, in.Space, func(n int) { in.Filled(n, now) })
+}
+
 // Tick is to be called at Deadline, and may be called at any time.
 func (in *Inbound) Tick(now time.Duration) {
 	if in.state == closed {

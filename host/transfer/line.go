@@ -43,6 +43,15 @@ func (l *line) Space() []byte {
 	return l.dec.space()
 }
 
+// feed gives bytes from the connection to one end of it.
+func feed(bytes []byte, space func() []byte, filled func(int)) {
+	for len(bytes) > 0 {
+		n := copy(space(), bytes)
+		filled(n)
+		bytes = bytes[n:]
+	}
+}
+
 // deaf says that nothing more is to be read from the peer.
 func (l *line) deaf() bool {
 	return l.state == refused || l.state == closed || l.state == failed || l.state == done

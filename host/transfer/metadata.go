@@ -89,8 +89,18 @@ func (l *letter) token() (t Token, err *Error) {
 	return t, nil
 }
 
-// parseMetadata reads a metadata string and checks all that a sender of so many models can know,
-// but for the rule on peers. The error's reason is InvalidMetadata.
+// ParseMetadata reads a metadata string and checks all that a sender of so many models can know,
+// but for the rule on peers: see Sender.Parse, which checks that too. The error is an *Error of
+// reason InvalidMetadata.
+func ParseMetadata(text string, w Window, models int) (*Metadata, error) {
+	m, bad := parseMetadata(text, w, models)
+	if bad != nil {
+		return nil, bad
+	}
+	return m, nil
+}
+
+// parseMetadata is ParseMetadata with the error as it is.
 func parseMetadata(text string, w Window, models int) (*Metadata, *Error) {
 	if w.Begin < 0 || w.End < w.Begin || w.End > MaxPositions {
 		return nil, fault(InvalidMetadata, "no window: [%d, %d)", w.Begin, w.End)

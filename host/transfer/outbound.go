@@ -6,7 +6,7 @@ import (
 )
 
 // Outbound is the sender's end of one transfer. It is pure: bytes and the time go in, bytes come
-// out (Output; data frames go straight from their buffers, see Data) and events (Events).
+// out (Output; data frames go straight from their buffers, see Dispatch) and events (Events).
 type Outbound struct {
 	line
 	id      string
@@ -70,9 +70,9 @@ func (o *Outbound) Events() []Event {
 	return events
 }
 
-// Data counts a finished data frame, which is to be written to the connection whole and before
+// data counts a finished data frame, which is to be written to the connection whole and before
 // anything said later. It answers false when the state forbids it: throw it away.
-func (o *Outbound) Data(p *parcel, now time.Duration) bool {
+func (o *Outbound) data(p *parcel, now time.Duration) bool {
 	if o.state != writing {
 		return false
 	}
@@ -94,9 +94,9 @@ func (o *Outbound) Crossed(n int, ofData bool) {
 	}
 }
 
-// Seal says that all data frames below end were written: a chunk, or with the window's end all. A
-// chunk that adds nothing to what the receiver has sealed is not worth a word.
-func (o *Outbound) Seal(end int, now time.Duration) {
+// sealBelow says that all data frames below end were written: a chunk, or with the window's end
+// all. A chunk that adds nothing to what the receiver has sealed is not worth a word.
+func (o *Outbound) sealBelow(end int, now time.Duration) {
 	if o.state != writing || end <= o.sealed && end != o.end {
 		return
 	}
@@ -149,6 +149,11 @@ func (o *Outbound) Filled(n int, now time.Duration) {
 			o.move(on, why, now)
 		}
 	}
+}
+
+// Take gives the bytes that came from the connection, as Space and Filled do.
+func (o *Outbound) Take(bytes []byte, now time.Duration) {
+	feed(bytes, o.Space, func(n int) { o.Filled(n, now) })
 }
 
 // Tick is to be called at Deadline, and may be called at any time.

@@ -97,10 +97,10 @@ func (p *pair) ship() {
 		next := p.queue[0]
 		p.queue = p.queue[1:]
 		if next.parcel == nil {
-			p.out.Seal(next.end, p.now)
+			p.out.sealBelow(next.end, p.now)
 		} else {
 			next.parcel.finish(p.out.pass)
-			if p.out.Data(next.parcel, p.now) {
+			if p.out.data(next.parcel, p.now) {
 				p.there = append(p.there, next.parcel.whole...)
 				p.out.Crossed(len(next.parcel.whole), true)
 			}

@@ -99,9 +99,10 @@ func (s *Sender) Parse(text string, w Window) (*Metadata, error) {
 func (s *Sender) Open(id string, m *Metadata) (*Outgoing, error) {
 	o := &Outgoing{
 		sender: s, meta: m, total: totalBytes(m, s.options.Models),
-		machine: NewOutbound(id, m, s.options.Models, s.options.Timeout),
+		machine: NewDispatch(id, m, s.options.Models, s.options.Timeout),
 		woken:   make(chan struct{}, 1), quit: make(chan struct{}),
 	}
+	o.machine.room = s.room
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -220,30 +221,14 @@ func (s *Sender) recycle(buf []byte) {
 type Outgoing struct {
 	sender *Sender
 	meta   *Metadata
-	total  int64   // bytes of KV from the window's begin on
-	pack   *packer // of the goroutine that calls Send
+	total  int64 // bytes of KV from the window's begin on
 
 	woken chan struct{} // the queue or the machine has something new
 	quit  chan struct{} // closed when the machine is over
 
 	mu      sync.Mutex // guards what follows
-	machine *Outbound
-	queue   []shipment
+	machine *Dispatch
 	ended   bool // nobody takes from the queue any more
-}
-
-// shipment is a data frame, or, where parcel is nil, a seal at position end.
-type shipment struct {
-	parcel *parcel
-	end    int
-}
-
-// size is what a shipment adds to the backlog.
-func (s shipment) size() int64 {
-	if s.parcel == nil {
-		return 0
-	}
-	return int64(len(s.parcel.whole))
 }
 
 // Send ships what a layer of a model has not sent yet of the window's positions below end. pages is
@@ -254,33 +239,29 @@ func (s shipment) size() int64 {
 // The copies wait in memory, at most the KV of this transfer. After a failure Send does nothing and
 // returns it; the Failed event comes once.
 func (o *Outgoing) Send(model, layer, end int, pages []kvcache.PageID) error {
-	if err := o.ready(); err != nil {
+	pack, err := o.ready()
+	if err != nil {
 		return err
 	}
-	if bad := o.pack.pack(model, layer, end, pages, o.ship); bad != nil {
+	if bad := pack.pack(model, layer, end, pages, o.ship); bad != nil {
 		o.giveUp(bad)
 		return bad
 	}
 	return nil
 }
 
-// ready says why nothing can be sent, if so.
-func (o *Outgoing) ready() error {
+// ready is the packer, which is of the goroutine that calls Send, or why nothing can be sent.
+func (o *Outgoing) ready() (*packer, error) {
+	rate := o.sender.rate()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if bad := o.machine.Err(); bad != nil {
-		return bad
+	if rate > 0 {
+		o.machine.SetFrame(int(min(frameBytes, max(leastFrame, rate/20))))
 	}
-	if !o.machine.Writing() {
-		return errors.New("transfer: Send before Opened or after Seal")
+	if err := o.machine.ready(); err != nil {
+		return nil, err
 	}
-	if o.pack == nil {
-		o.pack = newPacker(o.meta, o.sender.options.Models, o.machine.From(), o.sender.room)
-		if rate := o.sender.rate(); rate > 0 {
-			o.pack.most = int(min(frameBytes, max(leastFrame, rate/20)))
-		}
-	}
-	return nil
+	return o.machine.pack, nil
 }
 
 // leastFrame is how small frames get where a rate is so low that a larger one would hold up a
@@ -293,13 +274,18 @@ func (s *Sender) rate() int64 {
 	return s.bucket.rate
 }
 
-func (o *Outgoing) ship(p *parcel) { o.enqueue(shipment{parcel: p}) }
+func (o *Outgoing) ship(p *parcel) {
+	o.enqueue(func() {
+		o.machine.ship(p)
+		o.sender.backlog.Add(int64(len(p.whole)))
+	})
+}
 
-func (o *Outgoing) enqueue(s shipment) {
+// enqueue adds to the queue what somebody will still take from it.
+func (o *Outgoing) enqueue(add func()) {
 	o.mu.Lock()
 	if !o.ended {
-		o.queue = append(o.queue, s)
-		o.sender.backlog.Add(s.size())
+		add()
 	}
 	o.mu.Unlock()
 	o.wake()
@@ -314,14 +300,10 @@ func (o *Outgoing) wake() {
 
 // SealChunk says that all layers of all models have sent everything below end: another writer may
 // resume there if this one is lost. Optional; an end at or below an earlier one says nothing new.
-func (o *Outgoing) SealChunk(end int) {
-	if end < o.meta.Window.End {
-		o.enqueue(shipment{end: end})
-	}
-}
+func (o *Outgoing) SealChunk(end int) { o.enqueue(func() { o.machine.SealChunk(end) }) }
 
 // Seal says that everything was sent. A Done event follows when the receiver has it all.
-func (o *Outgoing) Seal() { o.enqueue(shipment{end: o.meta.Window.End}) }
+func (o *Outgoing) Seal() { o.enqueue(o.machine.SealAll) }
 
 // Cancel gives the transfer up and tells the receiver. A Failed event of reason Cancelled follows,
 // unless Done or Failed was on its way.
@@ -370,9 +352,8 @@ func (o *Outgoing) turn(now time.Duration) (t turn) {
 		t.bytes = o.machine.Output()
 	case o.machine.Over():
 		t.over = true
-	case o.machine.Writing() && len(o.queue) > 0:
-		t.shipment = &o.queue[0]
-		o.queue = o.queue[1:]
+	default:
+		t.shipment = o.machine.take()
 	}
 	if o.machine.Over() {
 		o.over()
@@ -384,10 +365,8 @@ func (o *Outgoing) turn(now time.Duration) (t turn) {
 func (o *Outgoing) end() []Event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, s := range o.queue {
-		o.sender.backlog.Add(-s.size())
-	}
-	o.queue, o.ended = nil, true
+	o.sender.backlog.Add(-o.machine.clear())
+	o.ended = true
 	o.over()
 	return o.machine.Events()
 }

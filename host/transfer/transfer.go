@@ -9,7 +9,7 @@
 //     the same digest; until then the receiver's engine has heard only that it was opened.
 //  3. Pages of a released lease are the engine's again only when no writer can reach them: Release
 //     says so at once, or a Fenced event says so later.
-//  4. The protocol (Ledger, Inbound, Outbound) has no clock, goroutine or socket: bytes and the
+//  4. The protocol (Ledger, Inbound, Dispatch) has no clock, goroutine or socket: bytes and the
 //     time go in, bytes and events come out. Only conn.go and mux.go know connections.
 package transfer
 
