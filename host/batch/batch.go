@@ -6,9 +6,12 @@ import "github.com/kvrelay/engine/host/kvcache"
 
 // Item is the part of one sequence that a step computes: a prompt chunk or one decode token.
 type Item struct {
-	// Tokens are the rows to compute; Tokens[0] stands at position Start.
+	// Tokens are the rows to compute; Tokens[0] stands at position Start. Where Embeds gives a row
+	// its vector the token is negative and means nothing to a model.
 	Tokens []int32
 	Start  int
+	// Embeds are the rows that come as vectors, in order, each whole.
+	Embeds []Embedding
 	// Pages covers positions [0, Start+len(Tokens)). The slots of the new tokens are written. A
 	// page is kvcache.None where the model's window hides all of it from position Start on.
 	Pages []kvcache.PageID
@@ -17,6 +20,22 @@ type Item struct {
 	// head.
 	Logits int
 }
+
+// Embedding is a run of positions that enter the first layer as vectors in place of tokens: a part
+// of a prompt that was embedded elsewhere. It is computed in one step or not at all, since a model
+// may have been trained to see it as one.
+type Embedding struct {
+	// Start is the position of the first of Rows vectors, in its sequence.
+	Start, Rows int
+	// Values are the vectors, one after another, each as wide as the model's hidden state. Nobody
+	// changes them.
+	Values []float32
+	// Digest names the vectors and their shape: equal digests are equal vectors.
+	Digest [32]byte
+}
+
+// End is the position after the last vector.
+func (e *Embedding) End() int { return e.Start + e.Rows }
 
 // Copy says that the first Tokens slots of page From are copied to page To before the pass: the
 // tail page of a fork.

@@ -48,10 +48,8 @@ func (m *Model) checkItem(item *batch.Item) error {
 	case item.Logits < 0 || item.Logits > rows:
 		return fmt.Errorf("logits of %d of %d rows", item.Logits, rows)
 	}
-	for _, t := range item.Tokens {
-		if t < 0 || int(t) >= c.Vocabulary {
-			return fmt.Errorf("token %d in a vocabulary of %d", t, c.Vocabulary)
-		}
+	if err := c.checkTokens(item); err != nil {
+		return err
 	}
 	for k, p := range item.Pages {
 		if p == kvcache.None && c.slidOut(item.Start, k*m.kv.PageSize(), m.kv.PageSize()) {
@@ -62,6 +60,36 @@ func (m *Model) checkItem(item *batch.Item) error {
 		}
 	}
 	return nil
+}
+
+// checkTokens refuses a row that is neither a token of the vocabulary nor a vector.
+func (c *Config) checkTokens(item *batch.Item) error {
+	row := 0
+	tokens := func(to int) error {
+		for _, t := range item.Tokens[row:to] {
+			if t < 0 || int(t) >= c.Vocabulary {
+				return fmt.Errorf("token %d in a vocabulary of %d", t, c.Vocabulary)
+			}
+		}
+		return nil
+	}
+	for i := range item.Embeds {
+		e := &item.Embeds[i]
+		first := e.Start - item.Start
+		if first < row || e.Rows < 1 || e.Rows > len(item.Tokens)-first {
+			return fmt.Errorf("vectors for positions [%d, %d) among [%d, %d)",
+				e.Start, e.End(), item.Start+row, item.Start+len(item.Tokens))
+		}
+		if len(e.Values) != e.Rows*c.Hidden {
+			return fmt.Errorf("%d vectors in %d numbers, the hidden state has %d",
+				e.Rows, len(e.Values), c.Hidden)
+		}
+		if err := tokens(first); err != nil {
+			return err
+		}
+		row = first + e.Rows
+	}
+	return tokens(len(item.Tokens))
 }
 
 // slidOut says whether no layer shows the token at position, or one after it, any of the keys from

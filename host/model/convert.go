@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/kvrelay/engine/gpu"
+	"github.com/kvrelay/engine/host/model/safetensors"
 )
 
 // widen gives the values of stored numbers, all of which are exact in float32.
@@ -82,16 +83,4 @@ func narrowHalf(x float32) uint16 {
 }
 
 // widenHalf gives the value of an IEEE binary16.
-func widenHalf(h uint16) float32 {
-	sign, exponent, mantissa := 1-2*float64(h>>15), int(h>>10&31), float64(h&1023)
-	switch exponent {
-	case 0:
-		return float32(sign * math.Ldexp(mantissa, -24))
-	case 31:
-		if mantissa != 0 {
-			return float32(math.NaN())
-		}
-		return float32(math.Inf(int(sign)))
-	}
-	return float32(sign * math.Ldexp(1024+mantissa, exponent-25))
-}
+func widenHalf(h uint16) float32 { return safetensors.Half(h) }

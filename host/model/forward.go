@@ -23,7 +23,8 @@ func (m *Model) Run(b *batch.Batch) ([][]float32, error) {
 	defer m.weights.turn.Unlock()
 	m.scratch.prepare(b, m.kv.PageSize())
 	p := pass{m: m, s: m.scratch, device: m.device, weights: m.weights,
-		config: &m.weights.blueprint.Config, hidden: m.scratch.hidden, rows: len(m.scratch.tokens)}
+		config: &m.weights.blueprint.Config, hidden: m.scratch.hidden,
+		rows: len(m.scratch.positions)}
 	p.do("copy pages", m.device.CopyKV(m.kv.kv, m.scratch.copies))
 	if p.rows > 0 {
 		p.forward(b)
@@ -59,7 +60,7 @@ func (p *pass) do(what string, err error) {
 // keys and values, and there is neither a final norm nor a head.
 func (p *pass) forward(b *batch.Batch) {
 	w := p.weights
-	p.do("embed", p.device.Embed(p.hidden, w.embedding, p.s.tokens, w.blueprint.embedScale))
+	p.embed()
 	for i := range w.layers {
 		p.appendKV(i)
 		if b.LayerDone != nil {

@@ -19,6 +19,8 @@ type scratch struct {
 
 	// The batch as the kernels want it.
 	tokens, positions, slots []int32
+	tokenRows, vectorRows    []int32 // where some come as vectors: the rows of either kind
+	vectors, zeros, ones     []float32
 	wanted                   []int32 // rows with logits, ascending
 	block                    []int32 // those of one block of the head
 	sequences                []gpu.AttentionSequence
@@ -51,6 +53,8 @@ func newScratch(device gpu.Device, n sizes) (*scratch, error) {
 func (s *scratch) prepare(b *batch.Batch, pageSize int) {
 	s.tokens, s.positions, s.slots = s.tokens[:0], s.positions[:0], s.slots[:0]
 	s.wanted, s.sequences, s.copies = s.wanted[:0], s.sequences[:0], s.copies[:0]
+	s.tokenRows, s.vectorRows, s.vectors = s.tokenRows[:0], s.vectorRows[:0], s.vectors[:0]
+	some := mixed(b)
 	total := 0
 	for i := range b.Items {
 		total += len(b.Items[i].Pages)
@@ -58,13 +62,13 @@ func (s *scratch) prepare(b *batch.Batch, pageSize int) {
 	s.pages = slices.Grow(s.pages[:0], total) // no growth below: sequences keep parts of it
 	for i := range b.Items {
 		item := &b.Items[i]
-		first, rows := len(s.tokens), len(item.Tokens)
+		first, rows := len(s.positions), len(item.Tokens)
 		from := len(s.pages)
 		for _, p := range item.Pages {
 			s.pages = append(s.pages, int32(p))
 		}
 		pages := s.pages[from:]
-		s.tokens = append(s.tokens, item.Tokens...)
+		s.addRows(item, first, some)
 		for position := item.Start; position < item.Start+rows; position++ {
 			s.positions = append(s.positions, int32(position))
 			page, slot := pages[position/pageSize], int32(position%pageSize)

@@ -1,0 +1,47 @@
+package safetensors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// Floats gives the values of a tensor of F32, F16 or BF16, all of which are exact in float32, in
+// the order of its bytes.
+func (t Tensor) Floats() ([]float32, error) {
+	var value func(at int) float32
+	switch t.DType {
+	case F32:
+		value = func(i int) float32 {
+			return math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+		}
+	case F16:
+		value = func(i int) float32 { return Half(binary.LittleEndian.Uint16(t.Data[2*i:])) }
+	case BF16:
+		value = func(i int) float32 {
+			return math.Float32frombits(uint32(binary.LittleEndian.Uint16(t.Data[2*i:])) << 16)
+		}
+	default:
+		return nil, fmt.Errorf("tensor %q is %s; F32, F16 and BF16 are read", t.Name, t.DType)
+	}
+	out := make([]float32, len(t.Data)/t.DType.Bytes())
+	for i := range out {
+		out[i] = value(i)
+	}
+	return out, nil
+}
+
+// Half gives the value of an IEEE binary16.
+func Half(h uint16) float32 {
+	sign, exponent, mantissa := 1-2*float64(h>>15), int(h>>10&31), float64(h&1023)
+	switch exponent {
+	case 0:
+		return float32(sign * math.Ldexp(mantissa, -24))
+	case 31:
+		if mantissa != 0 {
+			return float32(math.NaN())
+		}
+		return float32(math.Inf(int(sign)))
+	}
+	return float32(sign * math.Ldexp(1024+mantissa, exponent-25))
+}
