@@ -162,3 +162,27 @@ func TestHelpersForZig(t *testing.T) {
 		"../guest/zig/src/pol.zig")
 	printed(t, zig[0], args...)
 }
+
+// TestHelpersForAssemblyScript compiles the tests of the SDK and runs them under node.
+func TestHelpersForAssemblyScript(t *testing.T) {
+	asc, node := tool(t, "asc"), tool(t, "node")
+	dir := t.TempDir()
+	sdk, err := filepath.Abs("../guest/assemblyscript")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The compiler finds "pol/assembly" in a folder that is called pol.
+	if err := os.CopyFS(filepath.Join(dir, "pol"), os.DirFS(sdk)); err != nil {
+		t.Fatal(err)
+	}
+	module := filepath.Join(dir, "test.wasm")
+	printed(t, asc, filepath.Join(dir, "pol", "tests", "pol_test.ts"), "-o", module,
+		"--runtime", "stub", "--path", dir)
+	got := printed(t, node, "-e", `const none = () => 0;
+const imports = { env: { abort: none }, pol_v1: { log: none, log_level: none, granted: () => 0n } };
+WebAssembly.instantiate(require("fs").readFileSync(process.argv[1]), imports)
+  .then(({ instance }) => console.log(instance.exports.run()));`, module)
+	if got = strings.TrimSpace(got); got != "0" {
+		t.Errorf("the expectation numbered %s in pol_test.ts does not hold", got)
+	}
+}

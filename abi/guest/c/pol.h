@@ -627,6 +627,8 @@ typedef struct {
     const uint8_t *records;
     const uint32_t *changed; /* header->n_changed slots, ascending */
     uint32_t stride;
+    const pol_tenant *tenants; /* header->n_tenants, by index; read by pol_tenant_of */
+    const pol_peer *peers;     /* header->n_peers, from index 1; read by pol_peer_of */
 } pol_step;
 
 /* pol_out is what decide writes, by pol_run and pol_skip; the first entry is the most important. */
@@ -637,6 +639,15 @@ typedef struct {
 
 static inline const pol_record *pol_at(const pol_step *step, uint32_t slot) {
     return (const pol_record *)(const void *)(step->records + (size_t)slot * step->stride);
+}
+
+/* pol_tenant_of is the tenant that a record names, pol_peer_of its destination; 0 where the host shows no such table
+ * (capabilities tenants and peers), and for peer 0, which is none. */
+static inline const pol_tenant *pol_tenant_of(const pol_step *step, uint32_t tenant) {
+    return tenant < step->header->n_tenants ? &step->tenants[tenant] : 0;
+}
+static inline const pol_peer *pol_peer_of(const pol_step *step, uint32_t peer) {
+    return peer > 0 && peer <= step->header->n_peers ? &step->peers[peer - 1] : 0;
 }
 
 /* pol_live: the slot holds a request. pol_prefills: and there is prompt to compute, so that it can be run
@@ -664,6 +675,12 @@ static inline int pol_run(pol_out *out, uint32_t slot, const pol_record *r, uint
 }
 static inline int pol_skip(pol_out *out, uint32_t slot, const pol_record *r) {
     return pol_add(out, slot, r, POL_ACTION_SKIP, 0, 0);
+}
+
+/* pol_preempt takes the pages of a running request that is not pinned; it is computed again later. Only with
+ * POL_CAP_PREEMPT, and before the runs that it makes room for. */
+static inline int pol_preempt(pol_out *out, uint32_t slot, const pol_record *r, uint16_t reason) {
+    return pol_add(out, slot, r, POL_ACTION_PREEMPT_RECOMPUTE, 0, reason);
 }
 
 /* pol_chunks shares a step's prefill tokens among prompts: how much is left, and how long a chunk may be. */
@@ -702,6 +719,46 @@ static inline uint32_t pol_chunk_within(const pol_header *h, uint32_t context, i
         else high = n - 1;
     }
     return low;
+}
+
+/* ------------------------------------------------------------------------------------------- pages */
+
+/* pol_pages tells by the host's own rule whether a chunk will get its pages: one has to stay free for each request that
+ * holds some, and an admission leaves the reserve free too unless nobody holds any. Decodes take theirs first: who wants
+ * to be exact takes the pages_needed of each decoding record off `free` before the first question. */
+typedef struct {
+    uint32_t free, running, reserve, size;
+} pol_pages;
+
+static inline pol_pages pol_pages_of(const pol_header *h) {
+    pol_pages p;
+    p.free = h->free_pages;
+    p.running = h->n_running;
+    p.reserve = h->reserve_pages;
+    p.size = h->page_tokens ? h->page_tokens : 1;
+    return p;
+}
+
+/* pol_pages_needed is how many new pages the next `tokens` of a prompt take. */
+static inline uint32_t pol_pages_needed(const pol_pages *p, const pol_record *r, uint32_t tokens) {
+    uint64_t whole = (uint64_t)r->prompt_tokens + r->generated;
+    uint64_t computed = whole > r->remaining_prefill ? whole - r->remaining_prefill : 0;
+    uint64_t ends = (computed + tokens + p->size - 1) / p->size;
+    /* A waiting request shares full pages only: of a page begun by another it needs a copy. */
+    uint64_t has = (r->state & POL_STATE_RUNNING ? computed + p->size - 1 : computed) / p->size;
+    return ends - has < r->pages_needed ? (uint32_t)(ends - has) : r->pages_needed;
+}
+
+/* pol_pages_take says whether the chunk fits, and if so takes its pages off. */
+static inline int pol_pages_take(pol_pages *p, const pol_record *r, uint32_t tokens) {
+    uint32_t need = pol_pages_needed(p, r, tokens), waits = (r->state & POL_STATE_RUNNING) == 0;
+    uint64_t spare = waits ? 1 + (uint64_t)(p->running ? p->reserve : 0) : p->running;
+    if (need > 0 || waits)
+        if (need + spare > p->free) return 0;
+    p->free -= need;
+    p->running += waits;
+    p->reserve += waits;
+    return 1;
 }
 
 /* --------------------------------------------------------------------------------- tenants' counters */
@@ -1020,6 +1077,8 @@ static inline int32_t pol_decide_(const pol_header *header, pol_decide_fn decide
     step.records = (const uint8_t *)(uintptr_t)header->records_ptr;
     step.changed = (const uint32_t *)(uintptr_t)header->changed_ptr;
     step.stride = header->record_stride;
+    step.tenants = (const pol_tenant *)(uintptr_t)header->tenants_ptr;
+    step.peers = (const pol_peer *)(uintptr_t)header->peers_ptr;
     pol_out out;
     out.items = (pol_decision *)(uintptr_t)header->decisions_ptr;
     out.len = 0;

@@ -66,13 +66,13 @@ static void test_order(void) {
             }
             if (change || (header.flags && r->state)) changed[header.n_changed++] = s;
         }
-        pol_step view = {&header, (const uint8_t *)table, changed, sizeof *table};
+        pol_step view = {&header, (const uint8_t *)table, changed, sizeof *table, 0, 0};
         check(pol_order_update(&order, &view, key_of) == 0, "order update", step);
         check(order.len == naive(want), "order length", step);
         check(!memcmp(order.slots, want, order.len * 4), "order", step);
     }
     changed[0] = SLOTS, header.n_changed = 1;
-    pol_step view = {&header, (const uint8_t *)table, changed, sizeof *table};
+    pol_step view = {&header, (const uint8_t *)table, changed, sizeof *table, 0, 0};
     check(pol_order_update(&order, &view, key_of) == POL_CODE_BAD_ARGUMENT, "slot beyond the table", 0);
 }
 
@@ -212,6 +212,39 @@ static void test_within(void) {
     check(pol_chunk_within(&h, 1000, 6100000) == 236, "curved", 0);
 }
 
+static void test_pages(void) {
+    pol_header h = {0};
+    h.page_tokens = 16, h.free_pages = 10, h.n_running = 2, h.reserve_pages = 3;
+    pol_pages p = pol_pages_of(&h);
+    pol_record waits = {0};
+    waits.state = POL_STATE_LIVE;
+    waits.prompt_tokens = 100, waits.cached_tokens = 24, waits.remaining_prefill = 76, waits.pages_needed = 6;
+    check(pol_pages_needed(&p, &waits, 8) == 1, "the copy of a page begun by another", 0);
+    check(pol_pages_needed(&p, &waits, 9) == 2 && pol_pages_needed(&p, &waits, 76) == 6, "pages of a prompt", 0);
+    check(pol_pages_take(&p, &waits, 76) && p.free == 4 && p.running == 3 && p.reserve == 4, "just fits", 0);
+    check(!pol_pages_take(&p, &waits, 8) && p.free == 4, "the reserve stays free", 0);
+    pol_record runs = {0};
+    runs.state = POL_STATE_LIVE | POL_STATE_RUNNING;
+    runs.prompt_tokens = 60, runs.generated = 4, runs.remaining_prefill = 34, runs.pages_needed = 2;
+    check(pol_pages_needed(&p, &runs, 2) == 0 && pol_pages_needed(&p, &runs, 3) == 1, "its own page is filled", 0);
+    check(!pol_pages_take(&p, &runs, 34) && pol_pages_take(&p, &runs, 18) && p.free == 3, "one for each", 0);
+    check(pol_pages_take(&p, &runs, 2) && p.free == 3, "what needs none always fits", 0);
+    h.n_running = 0, h.free_pages = 7;
+    p = pol_pages_of(&h);
+    check(pol_pages_take(&p, &waits, 76), "nobody else could free the reserve", 0);
+}
+
+static void test_tables(void) {
+    pol_tenant tenants[2] = {{0}};
+    pol_peer peers[1] = {{0}};
+    pol_header h = {0};
+    h.n_tenants = 2, h.n_peers = 1;
+    pol_step step = {0};
+    step.header = &h, step.tenants = tenants, step.peers = peers;
+    check(pol_tenant_of(&step, 1) == &tenants[1] && !pol_tenant_of(&step, 2), "tenants", 0);
+    check(pol_peer_of(&step, 1) == peers && !pol_peer_of(&step, 0) && !pol_peer_of(&step, 2), "peers", 0);
+}
+
 static void test_counters(void) {
     pol_counters c;
     check(pol_counters_init(&c, 3) == 0, "memory", 0);
@@ -231,6 +264,8 @@ static void test_counters(void) {
 
 int main(void) {
     test_within();
+    test_pages();
+    test_tables();
     test_counters();
     test_order();
     test_top();

@@ -88,6 +88,14 @@ func Skip(slot uint32, r *abi.Record) abi.Decision {
 	return abi.Decision{Slot: slot, IDLow: uint32(r.ID), Action: abi.ActionSkip}
 }
 
+// Preempt is the decision to take the pages of a running request that is not pinned; it is computed
+// again later. Only with abi.CapPreempt, and before the runs that it makes room for.
+func Preempt(slot uint32, r *abi.Record, reason uint16) abi.Decision {
+	return abi.Decision{
+		Slot: slot, IDLow: uint32(r.ID), Action: abi.ActionPreemptRecompute, Reason: reason,
+	}
+}
+
 // Chunks shares a step's prefill tokens among prompts.
 type Chunks struct {
 	Left     uint32 // Tokens left in this step.

@@ -29,6 +29,7 @@ export { Config } from "./config";
 export { Counters } from "./counters";
 export { fail } from "./message";
 export { Key, Order } from "./order";
+export { Pages } from "./pages";
 export { Out, Step, live, prefills } from "./step";
 export { Top } from "./top";
 export { granted, log, logLevel } from "./host";
@@ -41,6 +42,8 @@ export abstract class Policy {
 
 let policyName = String.UTF8.encode("");
 let policyVersion = String.UTF8.encode("");
+let policyCaps: u64 = CAP_CHUNK_LENGTHS | CAP_LOG;
+let policyRequired: u64 = 0;
 let create: ((config: Config, slots: u32) => Policy) | null = null;
 let running: Policy | null = null;
 const step = new Step();
@@ -48,6 +51,12 @@ const out = new Out();
 const regionAt = new StaticArray<usize>(BUFFER_PEERS + 1);
 const regionSize = new StaticArray<u32>(BUFFER_PEERS + 1);
 const descriptor = heap.alloc(offsetof<Descriptor>());
+
+/** Names the capabilities that the policy uses when it gets them, and those it must not be loaded without. */
+export function capabilities(optional: u64, required: u64): void {
+  policyCaps = optional;
+  policyRequired = required;
+}
 
 /** The one registration line: names the policy and how it is made. */
 export function register(name: string, version: string, make: (config: Config, slots: u32) => Policy): void {
@@ -65,7 +74,8 @@ export function pol_abi_v1(): usize {
   d.size = <u16>offsetof<Descriptor>();
   d.minor = MINOR;
   d.flags = DESC_WANTS_CHANGED | DESC_SELECTS | DESC_SETS_CHUNKS;
-  d.caps_optional = CAP_CHUNK_LENGTHS | CAP_LOG;
+  d.caps_optional = policyCaps;
+  d.caps_required = policyRequired;
   d.name_ptr = <u32>changetype<usize>(policyName);
   d.name_len = <u32>policyName.byteLength;
   d.version_ptr = <u32>changetype<usize>(policyVersion);

@@ -1,4 +1,5 @@
-import { ACTION_RUN, ACTION_SKIP, Decision, Header, Record, STATE_DECODING, STATE_LIVE } from "./abi";
+import { ACTION_PREEMPT_RECOMPUTE, ACTION_RUN, ACTION_SKIP, STATE_DECODING, STATE_LIVE } from "./abi";
+import { Decision, Header, Peer, Record, Tenant } from "./abi";
 
 /** The slot holds a request. */
 export function live(r: Record): bool {
@@ -32,6 +33,18 @@ export class Step {
   record(slot: u32): Record {
     if (slot >= this.slots) unreachable();
     return changetype<Record>(this.records + <usize>slot * this.stride);
+  }
+
+  /** The tenant that a record names; null where the host shows none (capability tenants). */
+  tenant(index: u32): Tenant | null {
+    if (index >= this.header.n_tenants) return null;
+    return changetype<Tenant>(<usize>this.header.tenants_ptr + <usize>index * offsetof<Tenant>());
+  }
+
+  /** The destination that a record names; null for peer 0, and where the host shows none (capability peers). */
+  peer(index: u32): Peer | null {
+    if (index == 0 || index > this.header.n_peers) return null;
+    return changetype<Peer>(<usize>this.header.peers_ptr + <usize>(index - 1) * offsetof<Peer>());
   }
 
   /** The i-th slot that was added, changed or freed since the last step, of header.n_changed; ascending. */
@@ -75,5 +88,13 @@ export class Out {
   /** Leaves a request out of this step, a decoding one too. */
   skip(slot: u32, r: Record): bool {
     return this.add(slot, r, ACTION_SKIP, 0, 0);
+  }
+
+  /**
+   * Takes the pages of a running request that is not pinned; it is computed again later. Only with
+   * CAP_PREEMPT, and before the runs that it makes room for.
+   */
+  preempt(slot: u32, r: Record, reason: u16): bool {
+    return this.add(slot, r, ACTION_PREEMPT_RECOMPUTE, 0, reason);
   }
 }

@@ -31,18 +31,20 @@ mod counters;
 mod guest;
 mod memory;
 mod order;
+mod pages;
 mod step;
 #[cfg(test)]
 mod tests;
 mod top;
 
-pub use abi::{Decision, Descriptor, Header, Record};
+pub use abi::{Decision, Descriptor, Header, Peer, Record, Tenant};
 pub use chunks::{chunk_within, Chunks};
 pub use config::Config;
 pub use counters::Counters;
 pub use guest::{granted, log, log_level};
 pub use memory::take;
 pub use order::{Key, Order};
+pub use pages::Pages;
 pub use step::{Out, Step};
 pub use top::Top;
 

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 use core::mem::size_of;
 
 use crate::abi;
-use crate::{Decision, Header, Record};
+use crate::{Decision, Header, Peer, Record, Tenant};
 
 impl Record {
     /// The slot holds a request.
@@ -24,6 +24,10 @@ pub struct Step<'a> {
     pub header: &'a Header,
     /// Slots added, changed or freed since the last step, ascending; all live ones on a resync.
     pub changed: &'a [u32],
+    /// By index; empty where the host shows none (capability tenants).
+    pub tenants: &'a [Tenant],
+    /// The first has index 1; empty where the host shows none (capability peers).
+    pub peers: &'a [Peer],
     records: usize,
     stride: usize,
     slots: usize,
@@ -36,6 +40,8 @@ impl<'a> Step<'a> {
         Step {
             header,
             changed,
+            tenants: &[],
+            peers: &[],
             records: records.as_ptr() as usize,
             stride: size_of::<Record>(),
             slots: records.len(),
@@ -48,13 +54,11 @@ impl<'a> Step<'a> {
     /// # Safety
     /// What the header points to must be as SPEC.md says.
     pub(crate) unsafe fn at(header: &'a Header) -> Step<'a> {
-        let changed: &[u32] = match header.n_changed as usize {
-            0 => &[],
-            n => core::slice::from_raw_parts(header.changed_ptr as usize as *const u32, n),
-        };
         Step {
             header,
-            changed,
+            changed: slice(header.changed_ptr, header.n_changed),
+            tenants: slice(header.tenants_ptr, header.n_tenants),
+            peers: slice(header.peers_ptr, header.n_peers),
             records: header.records_ptr as usize,
             stride: header.record_stride as usize,
             slots: header.n_slots as usize,
@@ -71,6 +75,24 @@ impl<'a> Step<'a> {
     pub fn record(&self, slot: u32) -> &'a Record {
         assert!((slot as usize) < self.slots);
         unsafe { &*((self.records + slot as usize * self.stride) as *const Record) }
+    }
+
+    /// The tenant that a record names.
+    pub fn tenant(&self, index: u32) -> Option<&'a Tenant> {
+        self.tenants.get(index as usize)
+    }
+
+    /// The destination that a record names; peer 0 is none.
+    pub fn peer(&self, index: u16) -> Option<&'a Peer> {
+        self.peers.get(usize::from(index).checked_sub(1)?)
+    }
+}
+
+/// A table of the host's.
+unsafe fn slice<'a, T>(at: u32, len: u32) -> &'a [T] {
+    match len {
+        0 => &[],
+        n => core::slice::from_raw_parts(at as usize as *const T, n as usize),
     }
 }
 
@@ -127,5 +149,13 @@ impl<'a> Out<'a> {
     pub fn skip(&mut self, slot: u32, record: &Record) -> bool {
         let action = abi::ACTION_SKIP;
         self.add(Decision { slot, action, id_low: record.id as u32, ..Decision::default() })
+    }
+
+    /// Takes the pages of a running request that is not pinned; it is computed again later. Only with
+    /// [`abi::CAP_PREEMPT`], and before the runs that it makes room for.
+    pub fn preempt(&mut self, slot: u32, record: &Record, reason: u16) -> bool {
+        let action = abi::ACTION_PREEMPT_RECOMPUTE;
+        let id_low = record.id as u32;
+        self.add(Decision { slot, action, id_low, reason, ..Decision::default() })
     }
 }

@@ -7,7 +7,8 @@ use std::vec::Vec;
 
 use crate::guest::written;
 use crate::{abi, buffer, last_error, start};
-use crate::{chunk_within, Chunks, Config, Counters, Decision, Error, Header, Key, Order, Out, Policy, Record, Running, Step, Top};
+use crate::{chunk_within, Chunks, Config, Counters, Decision, Error, Header, Key, Order, Out, Pages};
+use crate::{Peer, Policy, Record, Running, Step, Tenant, Top};
 
 /// xorshift: enough to shake a data structure.
 struct Random(u64);
@@ -248,4 +249,41 @@ fn counters_do_not_save_up_rest() {
     assert_eq!(c.of(0), 151_000);
     c.enter(7);
     assert_eq!((c.of(2), c.of(7)), (151_000, 151_000));
+}
+
+#[test]
+fn pages_as_the_host_counts_them() {
+    let mut h = Header { page_tokens: 16, free_pages: 10, n_running: 2, ..Header::default() };
+    h.reserve_pages = 3;
+    let mut pages = Pages::of(&h);
+    let mut waits = Record { state: abi::STATE_LIVE, prompt_tokens: 100, ..Record::default() };
+    waits.cached_tokens = 24;
+    waits.remaining_prefill = 76;
+    waits.pages_needed = 6;
+    assert_eq!([8, 9, 76].map(|n| pages.needed(&waits, n)), [1, 2, 6]);
+    assert!(pages.take(&waits, 76) && pages.free == 4);
+    assert!(!pages.take(&waits, 8) && pages.free == 4, "the reserve stays free");
+    let mut runs = Record { state: abi::STATE_LIVE | abi::STATE_RUNNING, ..Record::default() };
+    runs.prompt_tokens = 60;
+    runs.generated = 4;
+    runs.remaining_prefill = 34;
+    runs.pages_needed = 2;
+    assert_eq!([2, 3].map(|n| pages.needed(&runs, n)), [0, 1]);
+    assert!(!pages.take(&runs, 34) && pages.take(&runs, 18) && pages.free == 3);
+    assert!(pages.take(&runs, 2) && pages.free == 3, "what needs none always fits");
+    h.n_running = 0;
+    h.free_pages = 7;
+    assert!(Pages::of(&h).take(&waits, 76), "nobody else could free the reserve");
+}
+
+#[test]
+fn tenants_and_peers() {
+    let header = Header::default();
+    let mut step = Step::of(&header, &[], &[]);
+    assert!(step.tenant(0).is_none() && step.peer(1).is_none());
+    let (tenants, peers) = ([Tenant::default(); 2], [Peer::default(); 1]);
+    step.tenants = &tenants;
+    step.peers = &peers;
+    assert!(step.tenant(1).is_some() && step.tenant(2).is_none());
+    assert!(step.peer(1).is_some() && step.peer(0).is_none() && step.peer(2).is_none());
 }

@@ -32,6 +32,7 @@ pub const Top = @import("top.zig").Top;
 pub const Ranked = @import("top.zig").Ranked;
 pub const Chunks = @import("chunks.zig").Chunks;
 pub const chunkWithin = @import("chunks.zig").chunkWithin;
+pub const Pages = @import("pages.zig").Pages;
 pub const take = @import("memory.zig").take;
 
 const memory = @import("memory.zig");
@@ -39,6 +40,8 @@ const memory = @import("memory.zig");
 pub const Header = abi.Header;
 pub const Record = abi.Record;
 pub const Decision = abi.Decision;
+pub const Tenant = abi.Tenant;
+pub const Peer = abi.Peer;
 
 /// Why a policy cannot go on; `fail` keeps words for the host's log.
 pub const Error = error{ BadArgument, Unsupported, BadConfig, OutOfMemory, Inconsistent, Unspecified };
@@ -101,6 +104,10 @@ pub const Step = struct {
     header: *const Header,
     /// Slots added, changed or freed since the last step, ascending; all live ones on a resync.
     changed: []const u32,
+    /// By index; empty where the host shows none (capability tenants).
+    tenants: []const Tenant = &.{},
+    /// The first has index 1; empty where the host shows none (capability peers).
+    peers: []const Peer = &.{},
     records: [*]const u8,
     stride: usize,
     slots: u32,
@@ -117,10 +124,11 @@ pub const Step = struct {
     }
 
     fn at(header: *const Header) Step {
-        const changed: [*]const u32 = @ptrFromInt(header.changed_ptr);
         return .{
             .header = header,
-            .changed = changed[0..header.n_changed],
+            .changed = list(u32, header.changed_ptr, header.n_changed),
+            .tenants = list(Tenant, header.tenants_ptr, header.n_tenants),
+            .peers = list(Peer, header.peers_ptr, header.n_peers),
             .records = @ptrFromInt(header.records_ptr),
             .stride = header.record_stride,
             .slots = header.n_slots,
@@ -132,7 +140,24 @@ pub const Step = struct {
         std.debug.assert(slot < self.slots);
         return @ptrCast(@alignCast(self.records + slot * self.stride));
     }
+
+    /// The tenant that a record names.
+    pub fn tenant(self: *const Step, index: u32) ?*const Tenant {
+        return if (index < self.tenants.len) &self.tenants[index] else null;
+    }
+
+    /// The destination that a record names; peer 0 is none.
+    pub fn peer(self: *const Step, index: u16) ?*const Peer {
+        return if (index > 0 and index <= self.peers.len) &self.peers[index - 1] else null;
+    }
 };
+
+/// A table of the host's; one without entries may have no address.
+fn list(comptime T: type, at: u32, len: u32) []const T {
+    if (len == 0) return &.{};
+    const items: [*]const T = @ptrFromInt(at);
+    return items[0..len];
+}
 
 /// The answer, most important decision first.
 pub const Out = struct {
@@ -155,6 +180,13 @@ pub const Out = struct {
     /// Leaves a request out of this step, a decoding one too.
     pub fn skip(self: *Out, slot: u32, r: *const Record) bool {
         return self.add(.{ .slot = slot, .id_low = @truncate(r.id), .action = abi.action_skip });
+    }
+
+    /// Takes the pages of a running request that is not pinned; it is computed again later. Only with
+    /// abi.cap_preempt, and before the runs that it makes room for.
+    pub fn preempt(self: *Out, slot: u32, r: *const Record, reason: u16) bool {
+        const action = abi.action_preempt_recompute;
+        return self.add(.{ .slot = slot, .id_low = @truncate(r.id), .action = action, .reason = reason });
     }
 };
 
@@ -181,7 +213,8 @@ pub fn granted() u64 {
 
 pub const is_guest = builtin.cpu.arch == .wasm32;
 
-/// The one registration line, in a comptime block of the root file: makes a type the module's policy.
+/// The one registration line, in a comptime block of the root file: makes a type the module's policy. It
+/// may also declare `flags`, `caps_required` and `caps_optional`.
 pub fn policy(comptime P: type) void {
     const E = Exports(P);
     if (!is_guest) return;
@@ -206,13 +239,19 @@ fn Exports(comptime P: type) type {
         var running: P = undefined;
         var descriptor: abi.Descriptor = .{};
 
+        /// What the policy declares under a name, or the usual.
+        fn given(comptime field: []const u8, comptime usual: comptime_int) comptime_int {
+            return if (@hasDecl(P, field)) @field(P, field) else usual;
+        }
+
         fn describe() callconv(.c) *const abi.Descriptor {
             descriptor = .{
                 .magic = abi.magic,
                 .size = @sizeOf(abi.Descriptor),
                 .minor = abi.minor,
-                .flags = abi.desc_wants_changed | abi.desc_selects | abi.desc_sets_chunks,
-                .caps_optional = abi.cap_chunk_lengths | abi.cap_log,
+                .flags = given("flags", abi.desc_wants_changed | abi.desc_selects | abi.desc_sets_chunks),
+                .caps_required = given("caps_required", 0),
+                .caps_optional = given("caps_optional", abi.cap_chunk_lengths | abi.cap_log),
                 .name_ptr = address(P.name.ptr),
                 .name_len = P.name.len,
                 .version_ptr = address(P.version.ptr),

@@ -86,6 +86,45 @@ test "a chunk within the target" {
     try expect(pol.chunkWithin(&h, 1000, 6_100_000) == 236);
 }
 
+test "pages as the host counts them" {
+    var h: pol.Header = .{ .page_tokens = 16, .free_pages = 10, .n_running = 2, .reserve_pages = 3 };
+    var pages = pol.Pages.of(&h);
+    const waits: pol.Record = .{
+        .state = pol.abi.state_live,
+        .prompt_tokens = 100,
+        .cached_tokens = 24,
+        .remaining_prefill = 76,
+        .pages_needed = 6,
+    };
+    try expect(pages.needed(&waits, 8) == 1 and pages.needed(&waits, 9) == 2 and pages.needed(&waits, 76) == 6);
+    try expect(pages.take(&waits, 76) and pages.free == 4);
+    try expect(!pages.take(&waits, 8) and pages.free == 4); // the reserve stays free
+    const runs: pol.Record = .{
+        .state = pol.abi.state_live | pol.abi.state_running,
+        .prompt_tokens = 60,
+        .generated = 4,
+        .remaining_prefill = 34,
+        .pages_needed = 2,
+    };
+    try expect(pages.needed(&runs, 2) == 0 and pages.needed(&runs, 3) == 1);
+    try expect(!pages.take(&runs, 34) and pages.take(&runs, 18) and pages.free == 3);
+    try expect(pages.take(&runs, 2) and pages.free == 3); // what needs none always fits
+    h.n_running = 0;
+    h.free_pages = 7;
+    pages = pol.Pages.of(&h);
+    try expect(pages.take(&waits, 76)); // nobody else could free the reserve
+}
+
+test "tenants and peers" {
+    const header: pol.Header = .{};
+    var step = pol.Step.of(&header, &.{}, &.{});
+    try expect(step.tenant(0) == null and step.peer(1) == null);
+    step.tenants = &.{ .{}, .{} };
+    step.peers = &.{.{}};
+    try expect(step.tenant(1) == &step.tenants[1] and step.tenant(2) == null);
+    try expect(step.peer(1) == &step.peers[0] and step.peer(0) == null and step.peer(2) == null);
+}
+
 test "counters do not save up rest" {
     var c = try pol.Counters.init(3);
     c.enter(0);
