@@ -101,7 +101,7 @@ type Header struct {
 	CostCtxPS uint32
 	// Tokens of token_budget that the running decodes use; prefill has token_budget less this.
 	DecodeTokens uint32
-	// Decisions already in region 4, for a module that only sets chunk lengths. No source yet: 0.
+	// Decisions already in region 4, for a module that only sets chunk lengths.
 	NPreset uint32
 	// Address of the peer table. 0: none. No source yet: 0.
 	PeersPtr uint32
@@ -741,7 +741,7 @@ const (
 )
 
 // CapsOffered is what this host grants to a module that asks.
-const CapsOffered = CapChunkLengths | CapLog
+const CapsOffered = CapChunkLengths | CapState | CapLog
 
 // CapName is the name of a cap in SPEC.md, or "".
 func CapName(cap uint64) string {

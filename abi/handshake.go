@@ -47,9 +47,14 @@ func (d *Descriptor) Check(offered uint64) error {
 	return errors.Join(problems...)
 }
 
-// Granted is what pol_v1.granted tells the guest: of what it asks for, what the host offers.
+// Granted is what pol_v1.granted tells the guest: of what it asks for, what the host offers. The
+// flag needs_tenants asks for the tenants.
 func (d *Descriptor) Granted(offered uint64) uint64 {
-	return (d.CapsRequired | d.CapsOptional) & offered
+	asked := d.CapsRequired | d.CapsOptional
+	if d.Flags&DescNeedsTenants != 0 {
+		asked |= CapTenants
+	}
+	return asked & offered
 }
 
 // CapNames lists a set of capabilities for people: "1 (preempt), 4 (tenants)".

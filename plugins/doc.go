@@ -11,5 +11,7 @@
 //     the next step and sees the whole record table anew.
 //   - A new module takes over between two steps, and only after it was linked, initialised and
 //     tried on made-up tables. Until then the old one stays.
+//   - What a module knows is handed to the next one of its name at a swap. Where that fails the
+//     next one starts from the record table, which always suffices.
 //   - An error from Decide means: the built-in policy decides this step.
 package plugins

@@ -29,10 +29,12 @@ type generation struct {
 	limits   Limits
 	config   []byte
 	slots    int
-	capacity int // decisions
+	capacity int    // decisions
+	offered  uint64 // capabilities
 	module   *lint.Module
 	stats    fuel.Stats
 	about    abi.Descriptor
+	own      string // the name in its descriptor
 	lines    *lines
 
 	runtimeInside bool // it imports from WASI: a language's runtime is part of it
@@ -43,6 +45,7 @@ type generation struct {
 
 	// What follows belongs to whoever decides: the host's lock guards it.
 	current *sandbox
+	decided bool // current has decided a step
 	swapped bool // the next step is its first since it took over
 	breaker breaker
 	counts  counts
@@ -110,13 +113,10 @@ func (s *sandbox) start() *Fault {
 		return f
 	}
 	config := s.g.config
-	for kind, size := range []int{
-		abi.BufferConfig:    len(config),
-		abi.BufferRecords:   s.g.slots * abi.RecordSize,
-		abi.BufferChanged:   s.g.slots * 4,
-		abi.BufferHeader:    abi.HeaderSize,
-		abi.BufferDecisions: s.g.capacity * abi.DecisionSize,
-	} {
+	for kind, size := range s.sizes() {
+		if size < 0 {
+			continue
+		}
 		if f := s.reserve(kind, uint32(size)); f != nil {
 			return f
 		}
@@ -127,11 +127,44 @@ func (s *sandbox) start() *Fault {
 		return f
 	}
 	if code := int32(s.stack[0]); code < 0 {
-		f := s.returned(code)
-		f.Class, f.Call = abi.FaultLoadInit, abi.ExportInit
+		f := s.returned(abi.ExportInit, code)
+		f.Class = abi.FaultLoadInit
 		return f
 	}
 	return nil
+}
+
+// The rows that the regions of tenants, events and peers have room for. The engine numbers at most
+// 1025 tenants; more events of one step than the region holds are told in several calls.
+const (
+	tenantRows = 1025
+	eventRows  = 256
+	peerRows   = 1024
+)
+
+// sizes is how large the regions are at load, in bytes by kind; -1 is one that is not asked for.
+func (s *sandbox) sizes() []int {
+	sizes := []int{
+		abi.BufferConfig:    len(s.g.config),
+		abi.BufferRecords:   s.g.slots * abi.RecordSize,
+		abi.BufferChanged:   s.g.slots * 4,
+		abi.BufferHeader:    abi.HeaderSize,
+		abi.BufferDecisions: s.g.capacity * abi.DecisionSize,
+		abi.BufferTenants:   -1,
+		abi.BufferEvents:    -1,
+		abi.BufferState:     -1, // When a state is handed over.
+		abi.BufferPeers:     -1,
+	}
+	if s.granted&abi.CapTenants != 0 {
+		sizes[abi.BufferTenants] = tenantRows * abi.TenantSize
+	}
+	if s.observe != nil {
+		sizes[abi.BufferEvents] = eventRows * abi.EventSize
+	}
+	if s.granted&abi.CapPeers != 0 {
+		sizes[abi.BufferPeers] = peerRows * abi.PeerSize
+	}
+	return sizes
 }
 
 // instantiate makes the instance; a start section runs in it under the initial fuel.
@@ -186,12 +219,15 @@ func (s *sandbox) describe() *Fault {
 	var d abi.Descriptor
 	err := d.Decode(raw)
 	if err == nil {
-		err = d.Check(abi.CapsOffered)
+		err = d.Check(s.g.offered)
 	}
 	if err != nil {
 		return s.g.fault(abi.FaultLoadInit, abi.ExportABIV1, "%v", err)
 	}
-	s.granted = d.Granted(abi.CapsOffered)
+	s.granted = d.Granted(s.g.offered)
+	if s.granted&abi.CapEvents != 0 {
+		s.observe = s.instance.ExportedFunction(abi.ExportObserve)
+	}
 	s.g.describedBy(s, d)
 	return nil
 }
@@ -207,8 +243,9 @@ func (g *generation) describedBy(s *sandbox, d abi.Descriptor) {
 		return
 	}
 	g.about = d
+	g.own = plain(s.text(d.NamePtr, min(d.NameLen, maxLabel)))
 	if g.name == "" {
-		g.name = plain(s.text(d.NamePtr, min(d.NameLen, maxLabel)))
+		g.name = g.own
 	}
 	if g.version == "" {
 		g.version = plain(s.text(d.VersionPtr, min(d.VersionLen, maxLabel)))
@@ -257,8 +294,8 @@ func (s *sandbox) reserve(kind int, size uint32) *Fault {
 	case !inside:
 		return wrong("%#x lies outside the memory of %d bytes", at, s.memory.Size())
 	}
-	for other, r := range s.regions[:kind] {
-		if at < r.at+r.size && r.at < at+size {
+	for other, r := range s.regions {
+		if other != kind && at < r.at+r.size && r.at < at+size {
 			return wrong("it overlaps region %d", other)
 		}
 	}

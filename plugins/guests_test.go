@@ -104,9 +104,16 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
+	return newBenchWith(t, Options{})
+}
+
+// newBenchWith is a bench whose host has options of its own.
+func newBenchWith(t testing.TB, o Options) *bench {
+	t.Helper()
 	b := &bench{t: t, seen: &recorder{}, log: &buffer{}}
-	h, err := New(Options{Slots: 1000, Decisions: 128, Observer: b.seen,
-		Log: slog.New(slog.NewTextHandler(b.log, nil))})
+	o.Slots, o.Decisions, o.Observer = 1000, 128, b.seen
+	o.Log = slog.New(slog.NewTextHandler(b.log, nil))
+	h, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

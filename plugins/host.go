@@ -15,6 +15,8 @@ type Options struct {
 	Decisions int          // most entries of an answer: most running sequences + preemptions
 	Log       *slog.Logger // where faults and the guests' own lines go; nil discards them
 	Observer  Observer     // nil observes nothing
+	// Offered is the capabilities that the engine carries out; 0 means abi.CapsOffered.
+	Offered uint64
 
 	// CacheDir keeps compiled modules from run to run; it is made with mode 0700 and refused when
 	// somebody else may write to it. "" keeps none.
@@ -102,7 +104,7 @@ func New(o Options) (*Host, error) {
 	}
 	return &Host{
 		log: o.Log, observer: o.Observer,
-		loader: loader{slots: o.Slots, decisions: o.Decisions, log: o.Log,
+		loader: loader{slots: o.Slots, decisions: o.Decisions, offered: o.Offered, log: o.Log,
 			drop: o.Observer.LogDropped, compiler: c},
 	}, nil
 }
@@ -160,6 +162,7 @@ func (h *Host) ready(g *generation) (*sandbox, error) {
 		g.current = g.takeSpare()
 	}
 	if g.current != nil {
+		g.decided = true
 		return g.current, nil
 	}
 	if f := g.spareFault(); f != nil {
@@ -176,10 +179,8 @@ func (h *Host) fault(g *generation, f *Fault, discard bool) {
 	h.log.Warn("policy fault", "policy", g.label, "class", string(f.Class), "call", f.Call,
 		"step", f.Step, "detail", f.Detail)
 	h.observer.Faulted(f)
-	if discard && g.current != nil {
-		g.current.close()
-		g.current = nil
-		g.warm()
+	if discard {
+		g.discard()
 	}
 	if g.breaker.fault(h.now) {
 		g.enter(StateSetAside)

@@ -20,6 +20,7 @@ import (
 // loader turns files into generations.
 type loader struct {
 	slots, decisions int
+	offered          uint64 // capabilities; 0 means abi.CapsOffered
 	log              *slog.Logger
 	drop             func(policy string, lines int)
 	compiler         compiler
@@ -60,7 +61,10 @@ func (l *loader) prepare(s Spec) *generation {
 	g := &generation{
 		spec: s, name: s.Name, version: s.Version, label: label(s.Name, s.Version),
 		digest: hex.EncodeToString(sum[:]), limits: s.Limits.withDefaults(), config: config,
-		slots: l.slots, capacity: l.decisions, boxes: map[string]*sandbox{},
+		slots: l.slots, capacity: l.decisions, offered: l.offered, boxes: map[string]*sandbox{},
+	}
+	if g.offered == 0 {
+		g.offered = abi.CapsOffered
 	}
 	g.lines = &lines{log: l.log, policy: g.label, drop: l.drop, now: time.Now}
 	return g

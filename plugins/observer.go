@@ -33,6 +33,7 @@ type Swap struct {
 	Number uint64        `json:"number"`   // swaps of this host so far, this one included
 	Step   uint64        `json:"step"`     // the last one decided before it, 0 if none was
 	Pause  time.Duration `json:"pause_ns"` // for how long it kept the engine from deciding
+	State  string        `json:"state"`    // what became of what the old module knew
 }
 
 // silent is the observer of a host that was given none.

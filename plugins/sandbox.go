@@ -18,13 +18,15 @@ type sandbox struct {
 	memory   api.Memory
 	fuel     api.MutableGlobal
 	decide   api.Function
-	regions  [abi.BufferDecisions + 1]region
-	stack    [2]uint64 // of calls: arguments in, results out
+	observe  api.Function                // nil: it hears of no events
+	regions  [abi.BufferPeers + 1]region // by kind; one that was not asked for has size 0
+	stack    [2]uint64                   // of calls: arguments in, results out
 
 	stale        bool // the guest's table is not the host's: the next step is a resync
 	inconsistent bool // the guest asked for a resync in the step before
 	granted      uint64
-	complaint    string // what env.abort said
+	tenants      []abi.Tenant // as the guest's table has them
+	complaint    string       // what env.abort said
 	console      console
 
 	entered atomic.Bool // somebody is inside: the runtime dies of a second one
@@ -52,9 +54,10 @@ func (s *sandbox) call(f api.Function) (err error) {
 	return f.CallWithStack(context.Background(), s.stack[:])
 }
 
-// answer is what one pol_decide came to.
+// answer is what one step came to.
 type answer struct {
-	fuel, limit int64
+	fuel, limit int64 // of pol_decide
+	observed    int64 // fuel of pol_observe
 	memory      int64 // bytes of the guest's memory afterwards
 	fault       *Fault
 	keep        bool // the sandbox may go on after the fault: it asked for a resync
@@ -69,24 +72,25 @@ func (s *sandbox) step(v *abi.View, out []abi.Decision) ([]abi.Decision, answer,
 	}
 	a := answer{limit: s.g.decideFuel(shown.changed)}
 	s.console.begin(v.Header.NowNS)
+	if a.fault = s.hear(v.Events, &a); a.fault != nil {
+		return out, a, nil
+	}
 	before := s.memory.Size()
 	s.fuel.Set(uint64(a.limit))
 	s.stack[0] = uint64(s.regions[abi.BufferHeader].at)
 	failed := s.call(s.decide)
 	a.fuel = a.limit - int64(s.fuel.Get())
-	after := s.memory.Size()
-	a.memory = int64(after)
+	a.memory = int64(s.memory.Size())
 	switch n := int32(s.stack[0]); {
 	case failed != nil:
 		a.fault = s.trapped(failed, exportDecide)
-	case after > before && int(after)/pageBytes >= s.g.limits.MemoryPages:
-		a.fault = s.g.fault(abi.FaultMemory, exportDecide,
-			"the memory grew to its limit of %d pages of 64 KiB", s.g.limits.MemoryPages)
+	case s.outgrew(before):
+		a.fault = s.grown(exportDecide)
 	case n == abi.CodeInconsistent && !s.inconsistent:
 		s.stale, s.inconsistent, a.keep = true, true, true
-		a.fault = s.returned(n)
+		a.fault = s.returned(exportDecide, n)
 	case n < 0:
-		a.fault = s.returned(n)
+		a.fault = s.returned(exportDecide, n)
 	case int(n) > shown.room:
 		a.fault = s.g.fault(abi.FaultBadOutput, exportDecide,
 			"%d decisions were returned; at most %d are allowed", n, shown.room)
@@ -95,6 +99,17 @@ func (s *sandbox) step(v *abi.View, out []abi.Decision) ([]abi.Decision, answer,
 		out, a.fault = s.read(int(n), out)
 	}
 	return out, a, nil
+}
+
+// outgrew says whether the memory grew to its limit since it had so many bytes.
+func (s *sandbox) outgrew(before uint32) bool {
+	after := s.memory.Size()
+	return after > before && int(after)/pageBytes >= s.g.limits.MemoryPages
+}
+
+func (s *sandbox) grown(call string) *Fault {
+	return s.g.fault(abi.FaultMemory, call, "the memory grew to its limit of %d pages of 64 KiB",
+		s.g.limits.MemoryPages)
 }
 
 // pageBytes is the size of a WebAssembly page.

@@ -12,6 +12,30 @@ func (g *generation) takeSpare() *sandbox {
 	return s
 }
 
+// discard throws the sandbox that decides away and has a spare made if there is none.
+func (g *generation) discard() {
+	if g.current != nil {
+		g.current.close()
+		g.current = nil
+	}
+	g.warm()
+}
+
+// fresh makes the sandbox that decides one that has not decided yet; false when there is none at
+// hand.
+func (g *generation) fresh() bool {
+	if g.current != nil && !g.decided {
+		return true
+	}
+	spare := g.takeSpare()
+	if spare == nil {
+		return false
+	}
+	g.discard()
+	g.current, g.decided = spare, false
+	return true
+}
+
 // refill starts making a spare when there is none. The caller holds g.mu.
 func (g *generation) refill() {
 	if g.spare != nil || g.building || g.closed {

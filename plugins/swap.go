@@ -178,6 +178,8 @@ func (h *Host) change(choose func() (*generation, error)) (Swap, error) {
 	swap.Number = h.swaps
 	g.enter(StateActive)
 	g.swapped, g.breaker = true, breaker{}
+	state := handOver(old, g)
+	swap.State = state.text()
 	if g.current != nil {
 		g.current.stale = true
 	}
@@ -185,7 +187,7 @@ func (h *Host) change(choose func() (*generation, error)) (Swap, error) {
 	h.mu.Unlock()
 	h.dropSuperseded()
 	h.log.Info("policy active", "policy", swap.To, "before", swap.From, "step", swap.Step,
-		"pause", swap.Pause)
+		"pause", swap.Pause, "state", swap.State)
 	h.observer.Swapped(swap)
 	return swap, nil
 }

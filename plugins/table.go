@@ -39,6 +39,12 @@ func (s *sandbox) show(v *abi.View) (shown, error) {
 		return shown{}, ErrTable
 	}
 	s.g.swapped = false
+	if err := s.showTenants(v.Tenants, h.Flags&abi.FlagResync != 0, &h); err != nil {
+		return shown{}, err
+	}
+	if err := s.showPeers(v.Peers, &h); err != nil {
+		return shown{}, err
+	}
 	room := int(s.regions[abi.BufferDecisions].size) / abi.DecisionSize
 	room = min(room, int(h.DecisionsCap))
 	h.Magic, h.Minor, h.HeaderSize = abi.Magic, abi.Minor, abi.HeaderSize
@@ -46,9 +52,60 @@ func (s *sandbox) show(v *abi.View) (shown, error) {
 	h.NChanged, h.ChangedPtr = uint32(count), s.regions[abi.BufferChanged].at
 	h.DecisionsCap, h.DecisionsPtr = uint32(room), s.regions[abi.BufferDecisions].at
 	h.DecisionStride = abi.DecisionSize
-	h.TenantsPtr, h.NTenants, h.PeersPtr, h.NPeers = 0, 0, 0, 0
 	h.Encode(header)
 	return shown{changed: count, room: room}, nil
+}
+
+// showTenants brings the tenant table up to date: all of it on a resync, otherwise the rows that
+// changed. A module without the capability is shown none.
+func (s *sandbox) showTenants(rows []abi.Tenant, all bool, h *abi.Header) error {
+	h.TenantsPtr, h.NTenants = 0, 0
+	region := s.regions[abi.BufferTenants]
+	if region.size == 0 {
+		return nil
+	}
+	memory, ok := s.bytes(abi.BufferTenants)
+	if !ok {
+		panic("plugins: the guest's memory shrank")
+	}
+	if len(rows)*abi.TenantSize > len(memory) {
+		return ErrTable
+	}
+	for i := range rows {
+		known := i < len(s.tenants)
+		if known && !all && s.tenants[i] == rows[i] {
+			continue
+		}
+		rows[i].Encode(memory[i*abi.TenantSize:])
+		if known {
+			s.tenants[i] = rows[i]
+		} else {
+			s.tenants = append(s.tenants, rows[i])
+		}
+	}
+	h.TenantsPtr, h.NTenants = region.at, uint32(len(rows))
+	return nil
+}
+
+// showPeers writes the peer table.
+func (s *sandbox) showPeers(rows []abi.Peer, h *abi.Header) error {
+	h.PeersPtr, h.NPeers = 0, 0
+	region := s.regions[abi.BufferPeers]
+	if region.size == 0 {
+		return nil
+	}
+	memory, ok := s.bytes(abi.BufferPeers)
+	if !ok {
+		panic("plugins: the guest's memory shrank")
+	}
+	if len(rows)*abi.PeerSize > len(memory) {
+		return ErrTable
+	}
+	for i := range rows {
+		rows[i].Encode(memory[i*abi.PeerSize:])
+	}
+	h.PeersPtr, h.NPeers = region.at, uint32(len(rows))
+	return nil
 }
 
 // writeAll writes every slot and lists the live ones; it returns how many those are.

@@ -40,7 +40,7 @@ func (s *sandbox) trapped(err error, call string) *Fault {
 }
 
 // returned is the fault of a call that returned an error code.
-func (s *sandbox) returned(code int32) *Fault {
+func (s *sandbox) returned(call string, code int32) *Fault {
 	detail := fmt.Sprintf("it returned %d", code)
 	if name := abi.CodeName(code); name != "" {
 		detail = fmt.Sprintf("it returned %d (%s)", code, name)
@@ -48,7 +48,7 @@ func (s *sandbox) returned(code int32) *Fault {
 	if words := s.lastError(abi.FaultReturnedError); words != "" {
 		detail += ": " + words
 	}
-	f := s.g.fault(abi.FaultReturnedError, exportDecide, "%s", detail)
+	f := s.g.fault(abi.FaultReturnedError, call, "%s", detail)
 	f.Code = code
 	return f
 }

@@ -180,7 +180,7 @@ typedef struct {
     uint32_t cost_token_ns; /* 156: Cost of a prefill token, nanoseconds. 0: not known yet. */
     uint32_t cost_ctx_ps; /* 160: Cost per token and context token, picoseconds. 0: not known. (later: 0) */
     uint32_t decode_tokens; /* 164: Tokens of token_budget that the running decodes use; prefill has token_budget less this. */
-    uint32_t n_preset; /* 168: Decisions already in region 4, for a module that only sets chunk lengths. (later: 0) */
+    uint32_t n_preset; /* 168: Decisions already in region 4, for a module that only sets chunk lengths. */
     uint32_t peers_ptr; /* 172: Address of the peer table. 0: none. (later: 0) */
     uint32_t n_peers; /* 176: Entries of the peer table. (later: 0) */
     uint8_t reserved[12]; /* 180: Room for later minor versions. */

@@ -256,7 +256,7 @@ pub struct Header {
     pub cost_ctx_ps: u32,
     /// 164: Tokens of token_budget that the running decodes use; prefill has token_budget less this.
     pub decode_tokens: u32,
-    /// 168: Decisions already in region 4, for a module that only sets chunk lengths. (Later: 0.)
+    /// 168: Decisions already in region 4, for a module that only sets chunk lengths.
     pub n_preset: u32,
     /// 172: Address of the peer table. 0: none. (Later: 0.)
     pub peers_ptr: u32,

@@ -254,7 +254,7 @@ pub const Header = extern struct {
     cost_ctx_ps: u32 = 0,
     /// 164: Tokens of token_budget that the running decodes use; prefill has token_budget less this.
     decode_tokens: u32 = 0,
-    /// 168: Decisions already in region 4, for a module that only sets chunk lengths. (Later: 0.)
+    /// 168: Decisions already in region 4, for a module that only sets chunk lengths.
     n_preset: u32 = 0,
     /// 172: Address of the peer table. 0: none. (Later: 0.)
     peers_ptr: u32 = 0,
