@@ -40,7 +40,8 @@ type Matrix interface {
 	Cols() int
 }
 
-// Tensor is a weight as it is stored: row-major [Rows][Cols], little-endian. Data may be a memory
+// Tensor is a weight as it is stored: row-major [Rows][Cols], little-endian, quantised rows as
+// blocks one after another (Cols is then a multiple of DType.Block's length). Data may be a memory
 // map and is not kept after the call it is passed to.
 type Tensor struct {
 	Rows, Cols int
@@ -60,7 +61,8 @@ type Memory interface {
 	// AllocKV returns the page pool of one model.
 	AllocKV(shape KVShape) (KV, error)
 	// Pack copies weights into the device's layout. Parts are stacked by output row and must have
-	// equal Cols and DType, so that fused projections (q, k, v; gate, up) are one Matrix.
+	// equal Cols, so that fused projections (q, k, v; gate, up) are one Matrix; each part keeps its
+	// DType.
 	Pack(parts ...Tensor) (Matrix, error)
 	// Write copies src to the start of dst.
 	Write(dst Buffer, src []float32) error
@@ -112,7 +114,8 @@ type NormArgs struct {
 }
 
 // MatMulArgs: Dst[r][o] = Σ_k X[r][k]·W[o][k], k ascending in one fused-multiply-add chain that
-// starts from Dst when Accumulate is set, else from Bias when there is one, else from 0.
+// starts from Dst when Accumulate is set, else from Bias when there is one, else from 0. For
+// quantised weights a device may instead quantise X too, and then says so in its Numerics.
 type MatMulArgs struct {
 	Dst, X     Buffer // [Rows][W.Rows()], [Rows][W.Cols()]
 	W          Matrix

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// attentionLines is the most query lines of one task, a multiple of tileRows.
+	// attentionLines is the most query lines of one task.
 	attentionLines = 48
 	// scoreStride is the width of a line of scores: keyLanes before and after the block's columns
 	// take what a panel of keys that crosses the block's edge computes too much.
@@ -103,9 +103,9 @@ func (j *attentionJob) do(worker, task int) {
 	}
 	last := t.position + (t.lines-1)*t.step
 	for start := 0; start <= last; start += attentionBlock {
-		for line := 0; line < t.lines; line += tileRows {
+		for line := 0; line < t.lines; line += j.d.micro.tall {
 			b := block{job: j, task: t, scratch: s, start: start,
-				line: line, lines: min(tileRows, t.lines-line)}
+				line: line, lines: min(j.d.micro.tall, t.lines-line)}
 			b.do()
 		}
 	}

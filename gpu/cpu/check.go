@@ -82,12 +82,13 @@ func checkPack(parts []gpu.Tensor) error {
 		return fmt.Errorf("pack: no tensors")
 	}
 	for i, t := range parts {
-		if t.Cols != parts[0].Cols || t.DType != parts[0].DType {
-			return fmt.Errorf("pack: part %d is [%d][%d] %v, the first has %d columns of %v",
-				i, t.Rows, t.Cols, t.DType, parts[0].Cols, parts[0].DType)
+		if t.Cols != parts[0].Cols {
+			return fmt.Errorf("pack: part %d has %d columns, the first has %d",
+				i, t.Cols, parts[0].Cols)
 		}
-		if t.DType > gpu.BF16 || t.Rows <= 0 || t.Cols <= 0 ||
-			len(t.Data) != t.Rows*t.Cols*t.DType.Bytes() {
+		length, _ := t.DType.Block()
+		if length == 0 || t.Rows <= 0 || t.Cols <= 0 || t.Cols%length != 0 ||
+			len(t.Data) != t.Rows*t.DType.RowBytes(t.Cols) {
 			return fmt.Errorf("pack: part %d: %d bytes for [%d][%d] %v",
 				i, len(t.Data), t.Rows, t.Cols, t.DType)
 		}

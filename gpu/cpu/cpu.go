@@ -26,25 +26,32 @@ const maxThreads = 1024
 type Options struct {
 	Threads int // 0 means GOMAXPROCS
 	ISA     ISA
+	// FloatActivations: quantised weights meet activations in float32, not in 8-bit integers. It
+	// is slower and nearer to what the weights say, and another numerics class.
+	FloatActivations bool
 }
 
 // Device is the fast path. It owns its worker threads. One goroutine at a time calls its kernels.
 type Device struct {
 	activations
-	micro   *micro
-	pool    *pool
-	scratch []*scratch // one a worker
-	angles  angleCache
-	zeros   [widePanels * panelRows]float32 // where chains without a bias start
+	micro            *micro
+	floatActivations bool
+	pool             *pool
+	scratch          []*scratch // one a worker
+	angles           angleCache
+	inputs           quantInputs
+	zeros            [widePanels * panelRows]float32 // where chains without a bias start
 
 	// The job of each kernel, kept here so that a call allocates nothing.
-	packing   packJob
-	embed     embedJob
-	norm      normJob
-	matmul    matmulJob
-	rope      ropeJob
-	attention attentionJob
-	glu       gluJob
+	packing      packJob
+	embed        embedJob
+	norm         normJob
+	matmul       matmulJob
+	quantMatmul  quantMatmulJob
+	quantiseRows quantiseJob
+	rope         ropeJob
+	attention    attentionJob
+	glu          gluJob
 }
 
 // Open starts the device's worker threads. An ISA that this processor lacks is an error.
@@ -60,9 +67,9 @@ func Open(o Options) (*Device, error) {
 		return nil, fmt.Errorf("cpu device: %d threads; 1 to %d are possible",
 			o.Threads, maxThreads)
 	}
-	d := &Device{micro: m, pool: newPool(o.Threads)}
+	d := &Device{micro: m, pool: newPool(o.Threads), floatActivations: o.FloatActivations}
 	for range o.Threads {
-		d.scratch = append(d.scratch, &scratch{})
+		d.scratch = append(d.scratch, newScratch())
 	}
 	return d, nil
 }
@@ -90,7 +97,12 @@ func (d *Device) Name() string {
 }
 
 // Numerics implements gpu.Device.
-func (d *Device) Numerics() string { return numericsFMA }
+func (d *Device) Numerics() string {
+	if d.floatActivations {
+		return NumericsFMA
+	}
+	return NumericsInt8
+}
 
 // Close ends the worker threads. Memory goes back when nothing refers to it any more.
 func (d *Device) Close() error {
@@ -108,11 +120,26 @@ type scratch struct {
 	scores     [tileRows * scoreStride]float32
 	top, total [attentionLines]float32
 	output     []float32 // [attentionLines][padded head]
+
+	quant    *quantScratch
+	unpack   unpackCall
+	widen    floatCall
+	tile     quantTile
+	quantise quantiseCall
+}
+
+// newScratch aligns what kernels load in whole vectors.
+func newScratch() *scratch {
+	m := newMemory(int(unsafe.Sizeof(quantScratch{})))
+	return &scratch{quant: (*quantScratch)(m.at(0))}
 }
 
 // forget drops the addresses of the last call: they may lie in memory that is unmapped one day, and
 // the garbage collector must not find them then.
-func (s *scratch) forget() { s.call = tile{} }
+func (s *scratch) forget() {
+	s.call = tile{}
+	s.unpack, s.widen, s.tile = unpackCall{}, floatCall{}, quantTile{}
+}
 
 // address is that of element i.
 func address(x []float32, i int) unsafe.Pointer { return unsafe.Pointer(&x[i]) }

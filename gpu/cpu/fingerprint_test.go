@@ -17,8 +17,8 @@ import (
 const fingerprint = "ee5aa961e884bd105cbcadfd2523ae675d6aaf4350253008b86ecd0ce62769f2"
 
 func TestFingerprint(t *testing.T) {
-	for _, d := range []gpu.Device{cpu.NewTwin(), open(t, cpu.Options{ISA: cpu.Go, Threads: 2}),
-		open(t, cpu.Options{})} {
+	for _, d := range []gpu.Device{cpu.NewTwin(cpu.NumericsFMA),
+		open(t, cpu.Options{ISA: cpu.Go, Threads: 2}), open(t, cpu.Options{})} {
 		if got := fmt.Sprintf("%x", sha256.Sum256(layerBytes(t, d))); got != fingerprint {
 			t.Errorf("%s: fingerprint %s, want %s", d.Name(), got, fingerprint)
 		}

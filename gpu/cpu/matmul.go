@@ -17,79 +17,96 @@ func (d *Device) MatMul(a gpu.MatMulArgs) error {
 		return nil
 	}
 	w := a.W.(*matrix)
-	j := &d.matmul
-	*j = matmulJob{d: d, w: w, x: floats(a.X), dst: floats(a.Dst), rows: a.Rows,
-		accumulate: a.Accumulate}
-	if a.Bias != nil {
-		j.bias = floats(a.Bias)
+	for _, part := range w.parts {
+		call := matmulCall{d: d, w: part, x: floats(a.X), dst: floats(a.Dst), rows: a.Rows,
+			outputs: w.rows, accumulate: a.Accumulate}
+		if a.Bias != nil {
+			call.bias = floats(a.Bias)
+		}
+		if part.dtype.Quantised() {
+			d.quantMatMul(call)
+			continue
+		}
+		call.cut(d.pool.threads())
+		d.matmul.matmulCall = call
+		d.pool.run(call.panelTasks*call.rowTasks, &d.matmul)
+		d.matmul.matmulCall = matmulCall{}
 	}
-	j.cut(d.pool.threads())
-	d.pool.run(j.panelTasks*j.rowTasks, j)
-	*j = matmulJob{}
 	return nil
 }
 
-// matmulJob is one call, cut into panelTasks × rowTasks.
-type matmulJob struct {
+// matmulCall is one product with one packed weight, cut into panelTasks × rowTasks.
+type matmulCall struct {
 	d            *Device
-	w            *matrix
+	w            *packed
 	x, dst, bias []float32
 	rows         int
+	outputs      int // of a row of dst
 	accumulate   bool
 
 	panelTasks, panelsPerTask int
 	rowTasks, rowsPerTask     int
 }
 
-// rowBlock is the fewest rows worth a task of their own, a multiple of tileRows.
+// rowBlock is the fewest rows worth a task of their own.
 const rowBlock = 48
 
 // cut chooses the tasks.
-func (j *matmulJob) cut(threads int) {
-	panels := j.w.panels()
-	j.panelsPerTask, j.rowsPerTask = panels, j.rows
-	j.panelTasks, j.rowTasks = 1, 1
-	if threads == 1 || j.rows*j.w.rows*j.w.cols < smallWork {
-		if j.rows > tileRows {
-			j.panelsPerTask = widePanels
-			j.panelTasks = (panels + widePanels - 1) / widePanels
+func (c *matmulCall) cut(threads int) {
+	panels, tall := c.w.panels(), c.d.micro.tall
+	c.panelsPerTask, c.rowsPerTask = panels, c.rows
+	c.panelTasks, c.rowTasks = 1, 1
+	if threads == 1 || c.rows*c.w.rows*c.w.cols < smallWork {
+		if c.rows > tall {
+			c.panelsPerTask = widePanels
+			c.panelTasks = (panels + widePanels - 1) / widePanels
 		}
 		return
 	}
 	want := tasksPerThread * threads
-	j.panelsPerTask = max(1, min(widePanels, panels/want))
-	if j.rows == 1 {
-		j.panelsPerTask = max(widePanels, panels/want/widePanels*widePanels)
+	c.panelsPerTask = max(1, min(widePanels, panels/want/pairPanels*pairPanels))
+	if c.rows == 1 {
+		c.panelsPerTask = max(widePanels, panels/want/widePanels*widePanels)
 	}
-	j.panelTasks = (panels + j.panelsPerTask - 1) / j.panelsPerTask
-	j.rowTasks = max(1, min(j.rows/rowBlock, want/j.panelTasks))
-	j.rowsPerTask = (j.rows/j.rowTasks + tileRows - 1) / tileRows * tileRows
-	if j.rowTasks == 1 {
-		j.rowsPerTask = j.rows
+	c.panelTasks = (panels + c.panelsPerTask - 1) / c.panelsPerTask
+	c.rowTasks = max(1, min(c.rows/rowBlock, want/c.panelTasks))
+	c.rowsPerTask = (c.rows/c.rowTasks + tall - 1) / tall * tall
+	if c.rowTasks == 1 {
+		c.rowsPerTask = c.rows
 	}
-	j.rowTasks = (j.rows + j.rowsPerTask - 1) / j.rowsPerTask
+	c.rowTasks = (c.rows + c.rowsPerTask - 1) / c.rowsPerTask
 }
 
+// area is what a task covers: rows [firstRow, lastRow) by panels [firstPanel, lastPanel).
+type area struct{ firstRow, lastRow, firstPanel, lastPanel int }
+
+func (c *matmulCall) area(task int) area {
+	panel, row := task%c.panelTasks*c.panelsPerTask, task/c.panelTasks*c.rowsPerTask
+	return area{row, min(row+c.rowsPerTask, c.rows), panel,
+		min(panel+c.panelsPerTask, c.w.panels())}
+}
+
+// matmulJob is a product with a weight that is not quantised.
+type matmulJob struct{ matmulCall }
+
 func (j *matmulJob) do(worker, task int) {
-	s := j.d.scratch[worker]
+	s, m, dtype := j.d.scratch[worker], j.d.micro, j.w.dtype
 	defer s.forget()
-	firstPanel := task % j.panelTasks * j.panelsPerTask
-	firstRow := task / j.panelTasks * j.rowsPerTask
-	lastPanel := min(firstPanel+j.panelsPerTask, j.w.panels())
-	lastRow := min(firstRow+j.rowsPerTask, j.rows)
-	for row := firstRow; row < lastRow; row += tileRows {
-		rows := min(tileRows, lastRow-row)
-		for panel := firstPanel; panel < lastPanel; {
-			wide := rows == 1 && panel+widePanels <= lastPanel &&
-				(panel+widePanels)*panelRows <= j.w.rows
+	t := j.area(task)
+	for row := t.firstRow; row < t.lastRow; row += m.tall {
+		rows := min(m.tall, t.lastRow-row)
+		for panel := t.firstPanel; panel < t.lastPanel; {
+			full := min(t.lastPanel, j.w.rows/panelRows) - panel // panels without a ragged one
+			j.describe(&s.call, row, panel)
 			switch {
-			case wide:
-				j.describe(&s.call, row, panel)
-				j.d.micro.wide[j.w.dtype](&s.call)
+			case rows == 1 && full >= widePanels:
+				m.wide[dtype](&s.call)
 				panel += widePanels
-			case (panel+1)*panelRows <= j.w.rows:
-				j.describe(&s.call, row, panel)
-				j.d.micro.tiles[j.w.dtype][rows](&s.call)
+			case full >= pairPanels && m.pairs[dtype][rows] != nil:
+				m.pairs[dtype][rows](&s.call)
+				panel += pairPanels
+			case full >= 1:
+				m.tiles[dtype][rows](&s.call)
 				panel++
 			default:
 				j.ragged(s, row, rows)
@@ -101,17 +118,17 @@ func (j *matmulJob) do(worker, task int) {
 
 // describe fills a call for the outputs from row and panel on.
 func (j *matmulJob) describe(t *tile, row, panel int) {
-	n := j.w.rows
+	column := j.w.first + panel*panelRows
 	*t = tile{
 		k: j.w.cols, a: address(j.x, row*j.w.cols), lda: uintptr(j.w.cols) * 4,
 		b: j.w.panel(panel), ldb: uintptr(j.w.stepBytes()), panel: uintptr(j.w.panelBytes()),
-		c: address(j.dst, row*n+panel*panelRows), ldc: uintptr(n) * 4,
+		c: address(j.dst, row*j.outputs+column), ldc: uintptr(j.outputs) * 4,
 	}
 	switch {
 	case j.accumulate:
 		t.init, t.ldi = t.c, t.ldc
 	case j.bias != nil:
-		t.init = address(j.bias, panel*panelRows)
+		t.init = address(j.bias, column)
 	default:
 		t.init = unsafe.Pointer(&j.d.zeros)
 	}
@@ -119,24 +136,35 @@ func (j *matmulJob) describe(t *tile, row, panel int) {
 
 // ragged computes the last panel when the weight does not fill it: through scratch, whole tiles.
 func (j *matmulJob) ragged(s *scratch, row, rows int) {
-	n := j.w.rows
-	column := n / panelRows * panelRows
-	for r := range rows {
-		init := s.init[r*panelRows:][:panelRows]
-		clear(init)
-		if j.accumulate {
-			copy(init, j.dst[(row+r)*n+column:][:n-column])
-		} else if j.bias != nil {
-			copy(init, j.bias[column:n])
-		}
-	}
-	t := &s.call
-	j.describe(t, row, 0)
-	t.b = j.w.panel(n / panelRows)
+	t, columns := &s.call, j.columns(j.w.rows/panelRows, 1)
+	j.start(s.init[:], panelRows, columns, area{firstRow: row, lastRow: row + rows})
 	t.c, t.ldc = unsafe.Pointer(&s.out), panelRows*4
 	t.init, t.ldi = unsafe.Pointer(&s.init), panelRows*4
 	j.d.micro.tiles[j.w.dtype][rows](t)
 	for r := range rows {
-		copy(j.dst[(row+r)*n+column:][:n-column], s.out[r*panelRows:])
+		at := (row + r) * j.outputs
+		copy(j.dst[at+columns.first:at+columns.last], s.out[r*panelRows:])
+	}
+}
+
+// span is columns [first, last) of dst.
+type span struct{ first, last int }
+
+// columns are those of panels from panel on.
+func (c *matmulCall) columns(panel, panels int) span {
+	return span{c.w.first + panel*panelRows,
+		c.w.first + min((panel+panels)*panelRows, c.w.rows)}
+}
+
+// start writes what the chains of some columns start from into rows of a tile.
+func (c *matmulCall) start(init []float32, width int, to span, rows area) {
+	for r := rows.firstRow; r < rows.lastRow; r++ {
+		row := init[(r-rows.firstRow)*width:][:width]
+		clear(row)
+		if c.accumulate {
+			copy(row, c.dst[r*c.outputs+to.first:r*c.outputs+to.last])
+		} else if c.bias != nil {
+			copy(row, c.bias[to.first:to.last])
+		}
 	}
 }

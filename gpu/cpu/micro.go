@@ -9,11 +9,14 @@ import (
 // panelRows is how many output rows of a weight lie side by side in a panel [Cols][panelRows].
 const panelRows = 16
 
-// tileRows is the most rows of activations one call of a tile kernel takes.
-const tileRows = 6
+// tileRows is the most rows of activations any tile kernel takes in one call.
+const tileRows = 14
 
-// widePanels is how many panels the one-row kernel takes at once.
-const widePanels = 4
+// widePanels is how many panels the one-row kernel takes at once, pairPanels the broad tile kernel.
+const (
+	widePanels = 4
+	pairPanels = 2
+)
 
 // tile is one call of a tile kernel: for each of its rows r and columns j, c[r][j] = init[r][j] + Σ
 // a[r][k]·b[k][j], a chain of FMAs with k ascending. Distances are in bytes; asm/gen.go knows the
@@ -24,40 +27,51 @@ type tile struct {
 	lda   uintptr        // from row to row of a
 	b     unsafe.Pointer // panelRows weights a step
 	ldb   uintptr        // from step to step of b
-	panel uintptr        // from panel to panel, for the wide kernel
+	panel uintptr        // from panel to panel, for the wide and the pair kernels
 	c     unsafe.Pointer // float32
 	ldc   uintptr
 	init  unsafe.Pointer // float32: c itself to accumulate, a bias with ldi 0, or zeros
 	ldi   uintptr
 }
 
+// tileKernel computes a tile of as many rows and panels as it was made for.
+type tileKernel func(*tile)
+
+// plainTypes counts the types that are not quantised; they come first.
+const plainTypes = gpu.BF16 + 1
+
 // micro is a set of inner loops. All sets give the same bits.
 type micro struct {
 	name          ISA
-	tiles         [gpu.BF16 + 1][tileRows + 1]func(*tile) // by type and rows
-	wide          [gpu.BF16 + 1]func(*tile)               // one row, widePanels panels
+	tall          int                                  // the rows that tiles are best cut into
+	tiles         [plainTypes][tileRows + 1]tileKernel // by type and rows up to tall; one panel
+	pairs         [plainTypes][tileRows + 1]tileKernel // pairPanels panels; nil where tiles do
+	wide          [plainTypes]tileKernel               // one row, widePanels panels
 	sumSquares    func(lanes *[normLanes]float64, x []float32)
 	scaleWeighted func(dst, x, weight []float32, n norm)
 	scaleRow      func(x []float32, f float32)
 	softmaxBlock  func(scores *[attentionBlock]float32, scale, max float32) (newMax, sum float32)
 	gates         [gpu.GELUTanh + 1]func(dst, gate, up []float32)
 	rotate        func(low, high, cos, sin []float32)
+	quant         quantMicro
 }
 
 // goMicro is the set for every machine.
 func goMicro() *micro {
 	m := &micro{
 		name:          Go,
+		tall:          6,
 		sumSquares:    sumSquares,
 		scaleWeighted: scaleWeighted,
 		scaleRow:      scaleRow,
 		softmaxBlock:  softmaxBlock,
 		gates:         [...]func(dst, gate, up []float32){gateSiLU, gateGELU},
 		rotate:        rotate,
+		quant:         goQuantMicro(),
 	}
 	for dtype := range m.tiles {
 		widen := wideners[dtype]
-		for rows := 1; rows <= tileRows; rows++ {
+		for rows := 1; rows <= m.tall; rows++ {
 			m.tiles[dtype][rows] = func(t *tile) { tileGo(t, rows, widen) }
 		}
 		m.wide[dtype] = func(t *tile) {
@@ -77,7 +91,7 @@ func goMicro() *micro {
 type lanes [panelRows]float64
 
 // wideners convert one step of a panel, by type.
-var wideners = [gpu.BF16 + 1]func(unsafe.Pointer) lanes{widenF32, widenF16, widenBF16}
+var wideners = [plainTypes]func(unsafe.Pointer) lanes{widenF32, widenF16, widenBF16}
 
 func widenF32(b unsafe.Pointer) (w lanes) {
 	for j, v := range (*[panelRows]float32)(b) {

@@ -16,7 +16,8 @@ func fastMicro() *micro {
 	}
 	return &micro{
 		name: AVX2,
-		tiles: [...][tileRows + 1]func(*tile){
+		tall: 6,
+		tiles: [plainTypes][tileRows + 1]tileKernel{
 			gpu.F32: {nil, tileF32x1AVX2, tileF32x2AVX2, tileF32x3AVX2,
 				tileF32x4AVX2, tileF32x5AVX2, tileF32x6AVX2},
 			gpu.F16: {nil, tileF16x1AVX2, tileF16x2AVX2, tileF16x3AVX2,
@@ -24,7 +25,7 @@ func fastMicro() *micro {
 			gpu.BF16: {nil, tileBF16x1AVX2, tileBF16x2AVX2, tileBF16x3AVX2,
 				tileBF16x4AVX2, tileBF16x5AVX2, tileBF16x6AVX2},
 		},
-		wide:          [...]func(*tile){wideF32AVX2, wideF16AVX2, wideBF16AVX2},
+		wide:          [...]tileKernel{wideF32AVX2, wideF16AVX2, wideBF16AVX2},
 		sumSquares:    sumSquaresFast,
 		scaleWeighted: scaleWeightedFast,
 		scaleRow:      scaleRowFast,
@@ -34,6 +35,7 @@ func fastMicro() *micro {
 			gpu.GELUTanh: gateFast(gateGELUAVX2, gateGELU),
 		},
 		rotate: rotateFast,
+		quant:  goQuantMicro(),
 	}
 }
 

@@ -7,48 +7,67 @@ import (
 	"github.com/kvrelay/engine/gpu"
 )
 
-// matrix is a weight in panels of panelRows output rows, [panel][Cols][panelRows], in the type it
-// was stored in. The last panel is filled up with zeros.
+// matrix is a weight: neighbouring parts of one type are one packed.
 type matrix struct {
 	rows, cols int
-	dtype      gpu.DType
-	memory     *memory
+	parts      []*packed
 }
 
 func (m *matrix) Rows() int { return m.rows }
 func (m *matrix) Cols() int { return m.cols }
 
-// panels counts them.
-func (m *matrix) panels() int { return (m.rows + panelRows - 1) / panelRows }
+// packed is output rows [first, first+rows) of a weight, in panels of panelRows rows; the last
+// panel is filled up with zeros. A panel that is not quantised is [cols][panelRows] in the type it
+// was stored in; quantised ones are in pack_quant.go.
+type packed struct {
+	first, rows, cols int
+	dtype             gpu.DType
+	memory            *memory
+}
 
-// stepBytes is the distance from one k to the next.
-func (m *matrix) stepBytes() int { return panelRows * m.dtype.Bytes() }
+// panels counts them.
+func (m *packed) panels() int { return (m.rows + panelRows - 1) / panelRows }
+
+// stepBytes is the distance from one k to the next of a panel that is not quantised.
+func (m *packed) stepBytes() int { return panelRows * m.dtype.Bytes() }
 
 // panelBytes is the distance from one panel to the next.
-func (m *matrix) panelBytes() int { return m.cols * m.stepBytes() }
+func (m *packed) panelBytes() int {
+	if m.dtype.Quantised() {
+		return quantPanelBytes(m.dtype, m.cols)
+	}
+	return m.cols * m.stepBytes()
+}
 
 // panel is the address of a panel.
-func (m *matrix) panel(i int) unsafe.Pointer { return m.memory.at(i * m.panelBytes()) }
+func (m *packed) panel(i int) unsafe.Pointer { return m.memory.at(i * m.panelBytes()) }
 
 // Pack implements gpu.Memory.
 func (d *Device) Pack(parts ...gpu.Tensor) (gpu.Matrix, error) {
 	if err := checkPack(parts); err != nil {
 		return nil, err
 	}
-	m := &matrix{cols: parts[0].Cols, dtype: parts[0].DType}
-	for _, part := range parts {
-		m.rows += part.Rows
+	m := &matrix{cols: parts[0].Cols}
+	for from := 0; from < len(parts); {
+		p := &packed{first: m.rows, cols: m.cols, dtype: parts[from].DType}
+		to := from
+		for ; to < len(parts) && parts[to].DType == p.dtype; to++ {
+			p.rows += parts[to].Rows
+		}
+		p.memory = newMemory(p.panels() * p.panelBytes())
+		d.packing = packJob{m: p, parts: parts[from:to]}
+		d.pool.run(p.panels(), &d.packing)
+		m.parts = append(m.parts, p)
+		m.rows += p.rows
+		from = to
 	}
-	m.memory = newMemory(m.panels() * m.panelBytes())
-	d.packing = packJob{m: m, parts: parts}
-	d.pool.run(m.panels(), &d.packing)
 	d.packing = packJob{}
 	return m, nil
 }
 
 // packJob fills one panel a task.
 type packJob struct {
-	m     *matrix
+	m     *packed
 	parts []gpu.Tensor
 }
 
@@ -63,15 +82,18 @@ func (j *packJob) do(_, panel int) {
 			row -= j.parts[part].Rows
 			part++
 		}
-		bytes := j.m.cols * j.m.dtype.Bytes()
+		bytes := j.m.dtype.RowBytes(j.m.cols)
 		data := j.parts[part].Data[row*bytes:][:bytes]
 		at := panel*j.m.cols*panelRows + lane
-		if j.m.dtype == gpu.F32 {
+		switch {
+		case j.m.dtype.Quantised():
+			j.m.placeRow(panel, lane, data)
+		case j.m.dtype == gpu.F32:
 			dst := numbers[uint32](j.m.memory)[at:]
 			for k := range j.m.cols {
 				dst[k*panelRows] = binary.LittleEndian.Uint32(data[4*k:])
 			}
-		} else {
+		default:
 			dst := numbers[uint16](j.m.memory)[at:]
 			for k := range j.m.cols {
 				dst[k*panelRows] = binary.LittleEndian.Uint16(data[2*k:])
@@ -80,22 +102,37 @@ func (j *packJob) do(_, panel int) {
 	}
 }
 
+// part is the packed that holds an output row, and the row's number in it.
+func (m *matrix) part(row int) (*packed, int) {
+	i := 0
+	for row >= m.parts[i].first+m.parts[i].rows {
+		i++
+	}
+	return m.parts[i], row - m.parts[i].first
+}
+
 // row writes one row of the weight, widened and scaled, to dst.
 func (m *matrix) row(dst []float32, row int, scale float32) {
+	p, row := m.part(row)
 	at := row/panelRows*m.cols*panelRows + row%panelRows
-	switch m.dtype {
-	case gpu.F32:
-		src := m.memory.floats()[at:]
+	switch {
+	case p.dtype.Quantised():
+		p.numbers(dst, row)
+		for k := range dst {
+			dst[k] = float32(dst[k] * scale)
+		}
+	case p.dtype == gpu.F32:
+		src := p.memory.floats()[at:]
 		for k := range dst {
 			dst[k] = src[k*panelRows] * scale
 		}
-	case gpu.F16:
-		src := numbers[uint16](m.memory)[at:]
+	case p.dtype == gpu.F16:
+		src := numbers[uint16](p.memory)[at:]
 		for k := range dst {
 			dst[k] = halfToFloat(src[k*panelRows]) * scale
 		}
-	case gpu.BF16:
-		src := numbers[uint16](m.memory)[at:]
+	case p.dtype == gpu.BF16:
+		src := numbers[uint16](p.memory)[at:]
 		for k := range dst {
 			dst[k] = bfloatToFloat(src[k*panelRows]) * scale
 		}

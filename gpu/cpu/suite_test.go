@@ -21,10 +21,12 @@ func open(t testing.TB, o cpu.Options) gpu.Device {
 func TestSuite(t *testing.T) {
 	for _, o := range []cpu.Options{
 		{Threads: 1, ISA: cpu.Go}, {Threads: 3, ISA: cpu.Go},
+		{Threads: 1, ISA: cpu.Go, FloatActivations: true},
 		{Threads: 1, ISA: cpu.AVX2}, {Threads: 3, ISA: cpu.AVX2},
+		{Threads: 3, ISA: cpu.AVX2, FloatActivations: true},
 	} {
 		d := open(t, o)
-		name := d.Name()
+		name := d.Name() + " " + d.Numerics()
 		d.Close()
 		t.Run(name, func(t *testing.T) {
 			gputest.Run(t, func() gpu.Device { return open(t, o) })
@@ -33,5 +35,7 @@ func TestSuite(t *testing.T) {
 }
 
 func TestTwinPassesItsOwnSuite(t *testing.T) {
-	gputest.Run(t, func() gpu.Device { return cpu.NewTwin() })
+	for _, numerics := range []string{cpu.NumericsFMA, cpu.NumericsInt8} {
+		gputest.Run(t, func() gpu.Device { return cpu.NewTwin(numerics) })
+	}
 }

@@ -10,27 +10,37 @@ import (
 // Twin is the device that says what each kernel means: one thread, plain loops over plain arrays,
 // no tiles. It is slow, and right by reading. Every other device of the numerics class fma gives
 // its bits (the bit patterns of NaNs aside).
-type Twin struct{ activations }
+type Twin struct {
+	activations
+	numerics string
+}
 
-// NewTwin returns the reference device.
-func NewTwin() *Twin { return &Twin{} }
+// NewTwin returns the reference device of a numerics class: NumericsFMA or NumericsInt8.
+func NewTwin(numerics string) *Twin { return &Twin{numerics: numerics} }
 
 // Name implements gpu.Device.
 func (*Twin) Name() string { return "cpu reference" }
 
-// numericsFMA names the class: one chain of single-rounded float32 FMAs an output, k ascending.
-const numericsFMA = "fma"
+// The numerics classes of this package.
+const (
+	// NumericsFMA: one chain of single-rounded float32 FMAs an output, k ascending.
+	NumericsFMA = "fma"
+	// NumericsInt8 differs for quantised weights alone: they meet activations in 8-bit integers,
+	// and an output is one chain over blocks of 32 exact integer products.
+	NumericsInt8 = "fma-int8"
+)
 
 // Numerics implements gpu.Device.
-func (*Twin) Numerics() string { return numericsFMA }
+func (t *Twin) Numerics() string { return t.numerics }
 
 // Close implements gpu.Device.
 func (*Twin) Close() error { return nil }
 
-// twinMatrix is a weight in float32, row-major.
+// twinMatrix is a weight in float32, row-major, and the blocks of its quantised rows.
 type twinMatrix struct {
 	rows, cols int
 	data       []float32
+	blocks     []*twinBlocks // by row; nil where it is not quantised
 }
 
 func (m *twinMatrix) Rows() int { return m.rows }
@@ -46,11 +56,27 @@ func (*Twin) Pack(parts ...gpu.Tensor) (gpu.Matrix, error) {
 	m := &twinMatrix{cols: parts[0].Cols}
 	for _, part := range parts {
 		m.rows += part.Rows
-		for i := range part.Rows * part.Cols {
-			m.data = append(m.data, element(part.DType, part.Data, i))
+		for row := range part.Rows {
+			m.add(part.DType, part.Data[row*part.DType.RowBytes(part.Cols):])
 		}
 	}
 	return m, nil
+}
+
+// add appends a row.
+func (m *twinMatrix) add(dtype gpu.DType, data []byte) {
+	var blocks *twinBlocks
+	if dtype.Quantised() {
+		blocks = newTwinBlocks(dtype, data[:dtype.RowBytes(m.cols)])
+	}
+	m.blocks = append(m.blocks, blocks)
+	for k := range m.cols {
+		if blocks != nil {
+			m.data = append(m.data, blocks.number(k))
+		} else {
+			m.data = append(m.data, element(dtype, data, k))
+		}
+	}
 }
 
 // element widens element i of little-endian stored numbers; every f16 and bf16 is a float32.
@@ -119,7 +145,7 @@ func (*Twin) Norm(a gpu.NormArgs) error {
 }
 
 // MatMul implements gpu.Kernels.
-func (*Twin) MatMul(a gpu.MatMulArgs) error {
+func (t *Twin) MatMul(a gpu.MatMulArgs) error {
 	if err := checkMatMul(a); err != nil {
 		return err
 	}
@@ -132,6 +158,10 @@ func (*Twin) MatMul(a gpu.MatMulArgs) error {
 				sum = dst[r*w.rows+o]
 			} else if a.Bias != nil {
 				sum = floats(a.Bias)[o]
+			}
+			if b := w.blocks[o]; b != nil && t.numerics == NumericsInt8 {
+				dst[r*w.rows+o] = b.product(row, sum)
+				continue
 			}
 			for k, v := range w.row(o) {
 				sum = fma32(row[k], v, sum)

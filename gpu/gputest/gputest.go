@@ -32,7 +32,7 @@ func Run(t *testing.T, open func() gpu.Device) {
 		run  func(*pair)
 	}{
 		{"Memory", testMemory}, {"Embed", testEmbed}, {"Norm", testNorm}, {"MatMul", testMatMul},
-		{"MatMulSpecials", testMatMulSpecials}, {"RowsAlone", testRowsAlone},
+		{"Mixed", testMixed}, {"MatMulSpecials", testMatMulSpecials}, {"RowsAlone", testRowsAlone},
 		{"RopeAppend", testRopeAppend}, {"Attention", testAttention}, {"Masks", testMasks},
 		{"StaleSlots", testStaleSlots}, {"SlidOut", testSlidOut},
 		{"Chunks", testChunks}, {"GLU", testGLU},
@@ -40,7 +40,11 @@ func Run(t *testing.T, open func() gpu.Device) {
 		{"Refusals", testRefusals},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			device, twin := open(), cpu.NewTwin()
+			device := open()
+			twin := cpu.NewTwin(cpu.NumericsFMA)
+			if device.Numerics() == cpu.NumericsInt8 {
+				twin = cpu.NewTwin(cpu.NumericsInt8)
+			}
 			defer device.Close()
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
@@ -125,24 +129,56 @@ func (p *pair) read(d gpu.Device, b gpu.Buffer) []float32 {
 
 // tensor is a random weight, at an address that need not be aligned.
 func (p *pair) tensor(d gpu.DType, rows, cols int) gpu.Tensor {
-	n := rows * cols
-	data := make([]byte, n*d.Bytes()+1)[1:]
+	length, bytes := d.Block()
+	n := rows * cols / length
+	data := make([]byte, n*bytes+1)[1:]
 	for i := range n {
-		x := float32(p.random.NormFloat64() / 4)
-		switch d {
-		case gpu.F32:
-			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(x))
-		case gpu.BF16:
-			binary.LittleEndian.PutUint16(data[2*i:], uint16(math.Float32bits(x)>>16))
-		case gpu.F16: // sign, an exponent of about -8 to 0, any mantissa; some subnormals
-			h := uint16(p.random.UintN(1<<11))<<5>>5 | uint16(p.random.UintN(9)+7)<<10
-			if p.random.UintN(16) == 0 {
-				h &= 1023
-			}
-			binary.LittleEndian.PutUint16(data[2*i:], h|uint16(p.random.UintN(2))<<15)
-		}
+		p.block(d, data[i*bytes:][:bytes])
 	}
 	return gpu.Tensor{Rows: rows, Cols: cols, DType: d, Data: data}
+}
+
+// block writes one random stored block.
+func (p *pair) block(d gpu.DType, to []byte) {
+	x := float32(p.random.NormFloat64() / 4)
+	switch d {
+	case gpu.F32:
+		binary.LittleEndian.PutUint32(to, math.Float32bits(x))
+	case gpu.BF16:
+		binary.LittleEndian.PutUint16(to, uint16(math.Float32bits(x)>>16))
+	case gpu.F16:
+		binary.LittleEndian.PutUint16(to, p.half())
+	default:
+		for i := range to {
+			to[i] = byte(p.random.Uint32())
+		}
+		at, scales := 0, 1
+		switch d {
+		case gpu.Q4_1, gpu.Q5_1, gpu.Q4_K, gpu.Q5_K:
+			scales = 2
+		case gpu.Q6_K:
+			at = len(to) - 2
+		}
+		for range scales {
+			binary.LittleEndian.PutUint16(to[at:], p.half())
+			at += 2
+		}
+	}
+}
+
+// half is an f16 with an exponent of about -8 to 0, any mantissa and sign; some are subnormal.
+func (p *pair) half() uint16 {
+	h := uint16(p.random.UintN(1<<11))<<5>>5 | uint16(p.random.UintN(9)+7)<<10
+	if p.random.UintN(16) == 0 {
+		h &= 1023
+	}
+	return h | uint16(p.random.UintN(2))<<15
+}
+
+// cols is a random number of columns near n that a type can have.
+func cols(d gpu.DType, n int) int {
+	length, _ := d.Block()
+	return (n + length - 1) / length * length
 }
 
 // pack is the weight on a device.

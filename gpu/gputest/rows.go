@@ -8,7 +8,13 @@ import (
 	"github.com/kvrelay/engine/gpu"
 )
 
-var dtypes = [...]gpu.DType{gpu.F32, gpu.F16, gpu.BF16}
+// dtypes are all types of weights.
+var dtypes = func() (all []gpu.DType) {
+	for d := range gpu.DTypes {
+		all = append(all, d)
+	}
+	return all
+}()
 
 func testMemory(p *pair) {
 	b, err := p.device.Alloc(7)
@@ -26,10 +32,11 @@ func testMemory(p *pair) {
 
 func testEmbed(p *pair) {
 	for _, dtype := range dtypes {
-		table := p.tensor(dtype, 37, 19)
+		width := cols(dtype, 19)
+		table := p.tensor(dtype, 37, width)
 		tokens := []int32{36, 0, 17, 17, 16, 15}
 		p.same(fmt.Sprint("embed ", dtype), func(d gpu.Device) []float32 {
-			dst := p.buffer(d, make([]float32, len(tokens)*19))
+			dst := p.buffer(d, make([]float32, len(tokens)*width))
 			p.must(d.Embed(dst, p.pack(d, table), tokens, 1.7))
 			return p.read(d, dst)
 		})
@@ -61,17 +68,35 @@ func testNorm(p *pair) {
 }
 
 func testMatMul(p *pair) {
-	for i := range 90 {
-		dtype := dtypes[i%3]
-		rows, cols := p.between(1, 20), p.between(1, 70)
+	for i := range 16 * len(dtypes) {
+		dtype := dtypes[i%len(dtypes)]
+		rows, width := p.between(1, 20), cols(dtype, p.between(1, 70))
 		if i%5 == 0 {
-			rows, cols = p.between(90, 110), p.between(1, 300)
+			rows, width = p.between(90, 110), cols(dtype, p.between(1, 600))
 		}
-		parts := []gpu.Tensor{p.tensor(dtype, p.between(1, 100), cols)}
+		parts := []gpu.Tensor{p.tensor(dtype, p.between(1, 100), width)}
 		for len(parts) < p.between(1, 3) {
-			parts = append(parts, p.tensor(dtype, p.between(1, 40), cols))
+			parts = append(parts, p.tensor(dtype, p.between(1, 40), width))
 		}
-		p.matMul(p.between(0, 2), rows, p.values(rows*cols), parts)
+		p.matMul(p.between(0, 2), rows, p.values(rows*width), parts)
+	}
+}
+
+// testMixed: parts of several types are one matrix.
+func testMixed(p *pair) {
+	for range 20 {
+		var parts []gpu.Tensor
+		for range p.between(2, 4) {
+			dtype := dtypes[p.random.IntN(len(dtypes))]
+			parts = append(parts, p.tensor(dtype, p.between(1, 70), 512))
+		}
+		rows := p.between(1, 9)
+		p.matMul(p.between(0, 2), rows, p.values(rows*512), parts)
+		p.same("embed of mixed parts", func(d gpu.Device) []float32 {
+			dst, table := p.buffer(d, make([]float32, 2*512)), p.pack(d, parts...)
+			p.must(d.Embed(dst, table, []int32{0, int32(table.Rows() - 1)}, 0.3))
+			return p.read(d, dst)
+		})
 	}
 }
 
@@ -102,26 +127,28 @@ func (p *pair) matMul(start, rows int, x []float32, parts []gpu.Tensor) {
 // testMatMulSpecials feeds denormals, huge numbers, infinities and NaNs.
 func testMatMulSpecials(p *pair) {
 	specials := []float32{0, float32(math.Copysign(0, -1)), 1e-45, -3e-42, 1e-38, 3e38, -3e38, 1}
-	for i := range 30 {
-		if i == 20 {
+	for i := range 6 * len(dtypes) {
+		if i == 4*len(dtypes) {
 			specials = append(specials, float32(math.Inf(1)), float32(math.NaN()))
 		}
-		rows, cols := p.between(1, 8), p.between(1, 40)
-		x := p.values(rows * cols)
+		dtype := dtypes[i%len(dtypes)]
+		rows, width := p.between(1, 8), cols(dtype, p.between(1, 40))
+		x, often := p.values(rows*width), p.between(1, 4)
 		for k := range x {
-			if p.random.IntN(3) > 0 {
+			if p.random.IntN(often) > 0 {
 				x[k] = specials[p.random.IntN(len(specials))]
 			}
 		}
-		w := p.tensor(dtypes[i%3], p.between(1, 80), cols)
+		w := p.tensor(dtype, p.between(1, 80), width)
 		p.matMul(p.between(0, 2), rows, x, []gpu.Tensor{w})
 	}
 }
 
 // testRowsAlone: a row's product does not depend on the rows beside it.
 func testRowsAlone(p *pair) {
-	const rows, n, cols = 53, 150, 64
+	const rows, n = 65, 150
 	for _, dtype := range dtypes {
+		cols := cols(dtype, 64)
 		w := p.pack(p.device, p.tensor(dtype, n, cols))
 		x := p.values(rows * cols)
 		all := p.buffer(p.device, make([]float32, rows*n))

@@ -58,7 +58,7 @@ func TestGolden(t *testing.T) {
 		checkGolden(t, openDevice(t, cpu.Options{ISA: cpu.Go}), goldens[0])
 	})
 	t.Run("reference device", func(t *testing.T) {
-		checkGolden(t, cpu.NewTwin(), goldens[0])
+		checkGolden(t, cpu.NewTwin(cpu.NumericsFMA), goldens[0])
 	})
 }
 

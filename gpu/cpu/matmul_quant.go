@@ -1,0 +1,242 @@
+package cpu
+
+import (
+	"slices"
+	"unsafe"
+
+	"github.com/kvrelay/engine/gpu"
+)
+
+// quantInputs are the activations of one product in 8-bit integers, row after row.
+type quantInputs struct {
+	q     []int8
+	scale []float32 // one a block
+	start []int32   // room for two a block
+	sum   []float32 // one a block
+}
+
+// grow makes room for so many rows. It allocates only what no earlier call had.
+func (q *quantInputs) grow(rows, cols int) {
+	blocks := rows * cols / quantBlock
+	q.q = slices.Grow(q.q[:0], rows*cols)[:rows*cols]
+	q.scale = slices.Grow(q.scale[:0], blocks)[:blocks]
+	q.sum = slices.Grow(q.sum[:0], blocks)[:blocks]
+	q.start = slices.Grow(q.start[:0], 2*blocks)[:2*blocks]
+}
+
+// quantMatMul is a product with a quantised weight.
+func (d *Device) quantMatMul(c matmulCall) {
+	format := formats[c.w.dtype]
+	j := &d.quantMatmul
+	j.matmulCall, j.format, j.integers = c, format, !d.floatActivations
+	if j.integers {
+		d.inputs.grow(c.rows, c.w.cols)
+		q := &d.quantiseRows
+		*q = quantiseJob{d: d, x: c.x, cols: c.w.cols, rows: c.rows, format: format}
+		tasks, rows := d.split(c.rows, 2*c.w.cols)
+		q.rowsPerTask = rows
+		d.pool.run(tasks, q)
+		*q = quantiseJob{}
+	}
+	j.cut(d.pool.threads())
+	d.pool.run(j.panelTasks*j.rowTasks, j)
+	j.matmulCall = matmulCall{}
+}
+
+// quantiseJob turns rows of activations into integers.
+type quantiseJob struct {
+	d           *Device
+	x           []float32
+	rows, cols  int
+	format      format
+	rowsPerTask int
+}
+
+func (j *quantiseJob) do(worker, task int) {
+	in, call := &j.d.inputs, &j.d.scratch[worker].quantise
+	blocks, halves := j.cols/quantBlock, j.format.kind == kindHalf
+	first := task * j.rowsPerTask
+	for r := first; r < min(first+j.rowsPerTask, j.rows); r++ {
+		*call = quantiseCall{blocks: blocks, offset: j.format.offset, halves: halves,
+			x: &j.x[r*j.cols], q: &in.q[r*j.cols],
+			scale: &in.scale[r*blocks], start: &in.start[r*blocks], sum: &in.sum[r*blocks]}
+		if halves {
+			call.start = &in.start[2*r*blocks]
+		}
+		j.d.micro.quant.quantise(call)
+	}
+	*call = quantiseCall{}
+}
+
+// quantScratch is what one worker needs for quantised weights: chunks of the two panels under way.
+// There are no Go pointers in it.
+type quantScratch struct {
+	chunks [pairPanels]chunk
+	floats [pairPanels][superLength][panelRows]float32
+	out    [tileRows][pairPanels * panelRows]float32 // of panels that dst has no room for
+}
+
+// quantMatmulJob is a product with a quantised weight.
+type quantMatmulJob struct {
+	matmulCall
+	format   format
+	integers bool // the activations are d.inputs
+}
+
+// cut gives each task whole pairs of panels, and few enough rows that there are tasks for all.
+func (j *quantMatmulJob) cut(threads int) {
+	j.matmulCall.cut(threads)
+	if j.panelsPerTask%pairPanels != 0 {
+		j.panelsPerTask += pairPanels - j.panelsPerTask%pairPanels
+		j.panelTasks = (j.w.panels() + j.panelsPerTask - 1) / j.panelsPerTask
+	}
+}
+
+func (j *quantMatmulJob) do(worker, task int) {
+	s := j.d.scratch[worker]
+	defer s.forget()
+	t := j.area(task)
+	for panel := t.firstPanel; panel < t.lastPanel; panel += pairPanels {
+		for block := 0; block < j.w.cols/quantBlock; block += chunkBlocks {
+			c := quantChunk{j: j, s: s, panel: panel, block: block}
+			c.blocks = min(chunkBlocks, j.w.cols/quantBlock-block)
+			c.unpack()
+			for row := t.firstRow; row < t.lastRow; {
+				row += c.tile(row, t.lastRow-row)
+			}
+		}
+	}
+}
+
+// quantChunk is a chunk of one pair of panels, blocks from block on.
+type quantChunk struct {
+	j             *quantMatmulJob
+	s             *scratch
+	panel         int
+	block, blocks int
+}
+
+// unpack fills the worker's chunks. A pair beyond the last panel has that one twice.
+func (c *quantChunk) unpack() {
+	q := c.s.quant
+	unpack, widen := &c.s.unpack, &c.s.widen
+	for p := range pairPanels {
+		*unpack = unpackCall{blocks: c.blocks, q: c.integers(p), to: &q.chunks[p]}
+		length, _ := c.j.w.dtype.Block()
+		unpack.scales = unsafe.Add(c.panelAt(p), c.j.w.scalesAt(c.block*quantBlock/length))
+		c.j.d.micro.quant.unpack[c.j.w.dtype](unpack)
+		if c.j.integers {
+			continue
+		}
+		*widen = floatCall{blocks: c.blocks, offset: int32(c.j.format.offset),
+			q: c.bytes(p), from: &q.chunks[p]}
+		c.j.d.micro.quant.floats[c.j.format.kind](&q.floats[p], widen)
+	}
+}
+
+// panelAt is the address of panel p of the pair.
+func (c *quantChunk) panelAt(p int) unsafe.Pointer {
+	return c.j.w.panel(min(c.panel+p, c.j.w.panels()-1))
+}
+
+// integers are those of the chunk in panel p, as they are packed.
+func (c *quantChunk) integers(p int) unsafe.Pointer {
+	return unsafe.Add(c.panelAt(p), c.block*c.j.format.quantBytes())
+}
+
+// bytes are those of the chunk in panel p, as kernels take them.
+func (c *quantChunk) bytes(p int) unsafe.Pointer {
+	if c.j.format.bits == 8 {
+		return c.integers(p)
+	}
+	return unsafe.Pointer(&c.s.quant.chunks[p].q)
+}
+
+// tile adds the chunk to a tile of at most so many rows and returns how many it took.
+func (c *quantChunk) tile(row, most int) int {
+	j, q := c.j, c.s.quant
+	rows := min(most, j.d.micro.quant.tall)
+	if !j.integers {
+		rows = min(most, j.d.micro.tall)
+	}
+	to := j.columns(c.panel, pairPanels)
+	at := outputs{c: address(j.dst, row*j.outputs+to.first), ldc: uintptr(j.outputs) * 4}
+	part := to.last-to.first < pairPanels*panelRows
+	switch {
+	case part:
+		rows := area{firstRow: row, lastRow: row + rows}
+		if c.block == 0 {
+			j.start(q.flat(), pairPanels*panelRows, to, rows)
+		} else {
+			j.part(to, rows, func(row, out []float32) { copy(out, row) }, q)
+		}
+		at.c, at.ldc = unsafe.Pointer(&q.out), pairPanels*panelRows*4
+		at.init, at.ldi = at.c, at.ldc
+	case c.block > 0 || j.accumulate:
+		at.init, at.ldi = at.c, at.ldc
+	case j.bias != nil:
+		at.init = address(j.bias, to.first)
+	default:
+		at.init = unsafe.Pointer(&j.d.zeros)
+	}
+	c.compute(row, rows, at)
+	if part {
+		j.part(to, area{firstRow: row, lastRow: row + rows},
+			func(row, out []float32) { copy(row, out) }, q)
+	}
+	return rows
+}
+
+// outputs is where a tile's chains end and start.
+type outputs struct {
+	c, init  unsafe.Pointer
+	ldc, ldi uintptr
+}
+
+// flat is out as one slice.
+func (q *quantScratch) flat() []float32 {
+	return unsafe.Slice(&q.out[0][0], tileRows*pairPanels*panelRows)
+}
+
+// part moves columns of dst that do not fill a pair of panels from or to scratch.
+func (j *quantMatmulJob) part(to span, rows area, move func(row, out []float32), q *quantScratch) {
+	for r := rows.firstRow; r < rows.lastRow; r++ {
+		move(j.dst[r*j.outputs+to.first:r*j.outputs+to.last], q.out[r-rows.firstRow][:])
+	}
+}
+
+// compute calls the kernels.
+func (c *quantChunk) compute(row, rows int, to outputs) {
+	j, q, cols := c.j, c.s.quant, c.j.w.cols
+	if j.integers {
+		in, blocks, halves := &j.d.inputs, cols/quantBlock, 1
+		if j.format.kind == kindHalf {
+			halves = 2
+		}
+		at := row*blocks + c.block
+		c.s.tile = quantTile{
+			blocks: c.blocks, a: unsafe.Pointer(&in.q[at*quantBlock]), lda: uintptr(cols),
+			scale: unsafe.Pointer(&in.scale[at]), start: unsafe.Pointer(&in.start[halves*at]),
+			sum: unsafe.Pointer(&in.sum[at]), ldm: uintptr(blocks) * 4,
+			q: c.bytes(0), qPanel: uintptr(c.bytes(1)) - uintptr(c.bytes(0)),
+			s: unsafe.Pointer(&q.chunks[0].scale), m: unsafe.Pointer(&q.chunks[0].least),
+			sPanel: unsafe.Sizeof(chunk{}),
+			c:      to.c, ldc: to.ldc, init: to.init, ldi: to.ldi,
+		}
+		j.d.micro.quant.tiles[j.format.kind][rows](&c.s.tile)
+		return
+	}
+	t := &c.s.call
+	*t = tile{k: c.blocks * quantBlock, a: address(j.x, row*cols+c.block*quantBlock),
+		lda: uintptr(cols) * 4, b: unsafe.Pointer(&q.floats[0]), ldb: panelRows * 4,
+		panel: unsafe.Sizeof(q.floats[0]), c: to.c, ldc: to.ldc, init: to.init, ldi: to.ldi}
+	if pair := j.d.micro.pairs[gpu.F32][rows]; pair != nil {
+		pair(t)
+		return
+	}
+	for p := range pairPanels {
+		t.b = unsafe.Pointer(&q.floats[p])
+		t.c, t.init = unsafe.Add(to.c, p*panelRows*4), unsafe.Add(to.init, p*panelRows*4)
+		j.d.micro.tiles[gpu.F32][rows](t)
+	}
+}
