@@ -74,9 +74,9 @@ type Header struct {
 	DecisionsPtr uint32
 	// Bytes from one decision to the next.
 	DecisionStride uint32
-	// Address of the tenant table. 0: none. No source yet: 0.
+	// Address of the tenant table. 0: none.
 	TenantsPtr uint32
-	// Entries of the tenant table. No source yet: 0.
+	// Entries of the tenant table.
 	NTenants uint32
 	// Seed for choices by chance, another one each step; the same again on replay.
 	Seed uint64
@@ -84,28 +84,27 @@ type Header struct {
 	LastStepUS uint32
 	// What this instance does.
 	Role uint32
-	// KV bytes marked for sending and not yet acknowledged. No source yet: 0.
+	// KV bytes marked for sending and not yet acknowledged.
 	SendBacklogBytes uint64
-	// Measured rate of the link to decode instances, bytes a microsecond. 0: unknown. No source
-	// yet: 0.
+	// Measured rate of the link to decode instances, bytes a microsecond. 0: unknown.
 	LinkBytesPerUS uint32
 	// KV bytes of one token, all layers.
 	KVBytesPerToken uint32
-	// When the tightest running stream needs its next token. 0: none. No source yet: 0.
+	// When the tightest running stream needs its next token. 0: none.
 	DecodeDueNS int64
 	// Fixed cost of a step, microseconds. 0: not known yet.
 	CostFixedUS uint32
 	// Cost of a prefill token, nanoseconds. 0: not known yet.
 	CostTokenNS uint32
-	// Cost per token and context token, picoseconds. 0: not known. No source yet: 0.
+	// Cost per token and context token, picoseconds. 0: not known.
 	CostCtxPS uint32
 	// Tokens of token_budget that the running decodes use; prefill has token_budget less this.
 	DecodeTokens uint32
 	// Decisions already in region 4, for a module that only sets chunk lengths.
 	NPreset uint32
-	// Address of the peer table. 0: none. No source yet: 0.
+	// Address of the peer table. 0: none.
 	PeersPtr uint32
-	// Entries of the peer table. No source yet: 0.
+	// Entries of the peer table.
 	NPeers uint32
 }
 
@@ -250,19 +249,20 @@ type Record struct {
 	PredictedOutput uint32
 	// Adapter of the model. 0: none. No source yet: 0.
 	Adapter uint32
-	// Requests that came as one (n > 1, several prompts). 0: none. No source yet: 0.
+	// Requests that came as one (n > 1, several prompts), or that the client groups. 0: none.
 	Group uint32
 	// A number the client chose; the host gives it no meaning.
 	UserTag uint64
-	// Equal for prompts that start alike, to run them together. 0: unknown. No source yet: 0.
+	// Equal for prompts whose first pages (four, or all whole ones) are equal, to run them
+	// together. 0: shorter than a page.
 	PrefixHash uint64
 	// Which engine action it is.
 	Kind uint8
 	// Service class.
 	Class uint8
-	// Index of its destination in the peer table. 0: none. No source yet: 0.
+	// Index of its destination in the peer table. 0: none.
 	Peer uint16
-	// Milliseconds left of the receiver's reservation. 0: none. No source yet: 0.
+	// Milliseconds left of a reservation that was granted here and that nobody writes to. 0: none.
 	LeaseMSLeft uint32
 }
 
@@ -462,15 +462,15 @@ func (r *Descriptor) Decode(src []byte) error {
 type Peer struct {
 	// What a record's peer names.
 	Index uint32
-	// 0 not reachable, 1 usable, 2 draining.
+	// 0 not reachable, 1 usable, 2 refuses (draining, or full).
 	State uint32
 	// KV bytes marked for it and not yet acknowledged.
 	BacklogBytes uint64
 	// Measured rate, bytes a microsecond. 0: unknown.
 	LinkBytesPerUS uint32
-	// Free pages there, as last heard.
+	// Free pages there, as last heard. No source yet: 0.
 	FreePages uint32
-	// Sequences running there, as last heard.
+	// Sequences running there, as last heard. No source yet: 0.
 	Running uint32
 }
 
@@ -552,7 +552,7 @@ type Event struct {
 	Kind uint16
 	// Why, by kind.
 	Reason uint16
-	// Slot of the record.
+	// Slot that the request had. 0xFFFFFFFF: none yet.
 	Slot uint32
 	// Id of the request.
 	ID uint64
@@ -741,7 +741,7 @@ const (
 )
 
 // CapsOffered is what this host grants to a module that asks.
-const CapsOffered = CapChunkLengths | CapState | CapLog
+const CapsOffered = CapChunkLengths | CapPreempt | CapShed | CapTenants | CapEvents | CapState | CapPrediction | CapLog | CapPeers
 
 // CapName is the name of a cap in SPEC.md, or "".
 func CapName(cap uint64) string {
@@ -792,7 +792,7 @@ const (
 const (
 	// A request ended by itself.
 	EventFinished = 1
-	// A request was cancelled.
+	// A request was cancelled, shed, or failed.
 	EventCancelled = 2
 	// A request lost its pages.
 	EventPreempted = 3
@@ -805,6 +805,84 @@ const (
 	// The step is over.
 	EventStepDone = 7
 )
+
+// Why a decision was not carried out (event.extra of decision_refused).
+const (
+	// It has nothing to compute now.
+	RefusalIdle = 1
+	// As many requests hold pages as may.
+	RefusalMaxSeqs = 2
+	// As many were admitted in this step as may be.
+	RefusalMaxAdmit = 3
+	// Its pages are not free.
+	RefusalPages = 4
+	// The step's tokens were used up before it.
+	RefusalBudget = 5
+	// Nobody is admitted: a starving or displaced request comes first.
+	RefusalClosed = 6
+	// Its tenant holds as many requests as it may.
+	RefusalTenant = 7
+	// It was put first by the starvation guard and is not preempted yet.
+	RefusalGuarded = 8
+	// As many were preempted in this step as may be.
+	RefusalMaxPreempt = 9
+	// It cannot be shed: its stream has begun, or its pages are in use.
+	RefusalBegun = 10
+	// It is being cancelled.
+	RefusalCancelled = 11
+)
+
+// RefusalName is the name of a refusal in SPEC.md, or "".
+func RefusalName(refusal uint64) string {
+	switch refusal {
+	case RefusalIdle:
+		return "idle"
+	case RefusalMaxSeqs:
+		return "max_seqs"
+	case RefusalMaxAdmit:
+		return "max_admit"
+	case RefusalPages:
+		return "pages"
+	case RefusalBudget:
+		return "budget"
+	case RefusalClosed:
+		return "closed"
+	case RefusalTenant:
+		return "tenant"
+	case RefusalGuarded:
+		return "guarded"
+	case RefusalMaxPreempt:
+		return "max_preempt"
+	case RefusalBegun:
+		return "begun"
+	case RefusalCancelled:
+		return "cancelled"
+	}
+	return ""
+}
+
+// Why a request lost its pages (event.reason of preempted).
+const (
+	// A running stream needed a page.
+	PreemptedMemory = 0
+	// The policy said so.
+	PreemptedPolicy = 1
+	// Nobody could go on.
+	PreemptedStandstill = 2
+)
+
+// PreemptedName is the name of a preempted in SPEC.md, or "".
+func PreemptedName(preempted uint16) string {
+	switch preempted {
+	case PreemptedMemory:
+		return "memory"
+	case PreemptedPolicy:
+		return "policy"
+	case PreemptedStandstill:
+		return "standstill"
+	}
+	return ""
+}
 
 // Regions (pol_buffer kind).
 const (
@@ -942,6 +1020,12 @@ const (
 	LimitConfigBytes = 65536
 	// What pol_save may write.
 	LimitStateBytes = 1048576
+	// Entries of the tenant table; further tenants share the last one.
+	LimitTenants = 1025
+	// Entries of the peer table.
+	LimitPeers = 256
+	// Events between two calls; of more the oldest are lost and counted.
+	LimitEvents = 1024
 	// One log line; what is longer is cut.
 	LimitLogLineBytes = 1024
 	// Log lines of one policy; more are dropped and counted.

@@ -26,7 +26,7 @@ func TestDescriptorCheck(t *testing.T) {
 		{func(d *Descriptor) { d.Magic = 0 }, "magic"},
 		{func(d *Descriptor) { d.Size = 56 }, "size is 56"},
 		{func(d *Descriptor) { d.OldestHostMinor = 1 }, "1.1 or later"},
-		{func(d *Descriptor) { d.CapsRequired = CapPreempt | CapPeers }, "1 (preempt), 10 (peers)"},
+		{func(d *Descriptor) { d.CapsRequired = CapSwap | CapAdapter }, "2 (swap), 8 (adapter)"},
 		{func(d *Descriptor) { d.CapsRequired = 1 << 63 }, "63 (unknown)"},
 		{func(d *Descriptor) { d.Flags = DescSetsChunks }, "selects"},
 		{func(d *Descriptor) { d.Flags |= DescNeedsTenants }, "needs_tenants"},
@@ -37,7 +37,11 @@ func TestDescriptorCheck(t *testing.T) {
 	for i, c := range cases {
 		d := goodDescriptor()
 		c.change(&d)
-		err := d.Check(CapsOffered)
+		offered := uint64(CapsOffered)
+		if d.Flags&DescNeedsTenants != 0 {
+			offered &^= CapTenants
+		}
+		err := d.Check(offered)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("case %d: %v", i, err)
@@ -49,7 +53,7 @@ func TestDescriptorCheck(t *testing.T) {
 
 func TestGrantedIsWhatIsAskedAndOffered(t *testing.T) {
 	d := goodDescriptor()
-	d.CapsRequired, d.CapsOptional = CapChunkLengths, CapLog|CapPreempt
+	d.CapsRequired, d.CapsOptional = CapChunkLengths, CapLog|CapSwap
 	if got := d.Granted(CapsOffered); got != CapChunkLengths|CapLog {
 		t.Errorf("granted %s", CapNames(got))
 	}

@@ -41,7 +41,7 @@ func TestCheckTells(t *testing.T) {
 		"missing_export": codeMissingExport, "wrong_signature": codeExportType,
 		"memory_as_function": codeExportType, "wrong_version": codeMissingExport,
 		"foreign_import": codeUnknownImport, "import_type": codeImportType,
-		"imported_memory": "P015", "newer_host": codeInit, "requires_preempt": codeInit,
+		"imported_memory": "P015", "newer_host": codeInit, "requires_swap": codeInit,
 		"region_overlaps": codeInit, "init_error": codeInit, "init_loop": codeInit,
 		"start_loop": codeInit, "start_trap": codeInit, "large_memory": "P018",
 		"trap_at_once": codeFault, "trap": codeFault, "loop": codeFault, "branching": codeFault,

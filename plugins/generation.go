@@ -137,9 +137,9 @@ func (s *sandbox) start() *Fault {
 // The rows that the regions of tenants, events and peers have room for. The engine numbers at most
 // 1025 tenants; more events of one step than the region holds are told in several calls.
 const (
-	tenantRows = 1025
+	tenantRows = abi.LimitTenants
 	eventRows  = 256
-	peerRows   = 1024
+	peerRows   = abi.LimitPeers
 )
 
 // sizes is how large the regions are at load, in bytes by kind; -1 is one that is not asked for.

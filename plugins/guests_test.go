@@ -172,7 +172,7 @@ var refusedGuests = []struct {
 	{"memory_as_function", abi.FaultLoadLink, `"memory" is not a memory`},
 	{"wrong_version", abi.FaultLoadLink, `"pol_abi_v1" is missing`},
 	{"newer_host", abi.FaultLoadInit, "needs a host of version 1.9"},
-	{"requires_preempt", abi.FaultLoadInit, "1 (preempt), 3 (shed)"},
+	{"requires_swap", abi.FaultLoadInit, "2 (swap), 8 (adapter)"},
 	{"foreign_import", abi.FaultLoadLink, `P014: unknown import "pol_v1.queue_peek" (func (i32)`},
 	{"import_type", abi.FaultLoadLink, `"pol_v1.log" is (func (i32 i32)), the host offers`},
 	{"imported_memory", abi.FaultLoadLint, "brings its own memory"},
@@ -312,8 +312,8 @@ func TestHostileModules(t *testing.T) {
 // TestBadAnswers: these guests write what the host can read and no scheduler may accept.
 func TestBadAnswers(t *testing.T) {
 	for name, words := range map[string]string{
-		"garbage": "there are 40 slots", "unknown_slot": "slot 40: there are 40 slots",
-		"repeated_slot": "listed twice", "wrong_id": "id_low is", "preempts": "needs a capability",
+		"garbage": "the table has 40 slots", "unknown_slot": "slot 40: the table has 40 slots",
+		"repeated_slot": "listed twice", "wrong_id": "id_low is", "preempts": "needs capability 1",
 		"zero_tokens": "0 tokens",
 	} {
 		b := newBench(t)
@@ -323,7 +323,8 @@ func TestBadAnswers(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		bad := Judge(&b.mock.view, out)
+		_, granted, _ := b.Answered()
+		bad := new(abi.Judge).Check(&b.mock.view, out, granted)
 		if bad == nil || !strings.Contains(bad.Error(), words) {
 			t.Errorf("%s: judged %v, want %q", name, bad, words)
 			continue

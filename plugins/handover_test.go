@@ -88,9 +88,9 @@ func TestNotGranted(t *testing.T) {
 			t.Errorf("region %d was asked for", kind)
 		}
 	}
-	needs := Spec{Name: "needs", Wasm: guestFile(t, "requires_preempt")}
+	needs := Spec{Name: "needs", Wasm: guestFile(t, "requires_swap")}
 	if _, err := b.Load(t.Context(), needs); err == nil ||
-		!strings.Contains(err.Error(), "1 (preempt)") {
+		!strings.Contains(err.Error(), "2 (swap)") {
 		t.Errorf("a required capability that is not offered: %v", err)
 	}
 }

@@ -22,6 +22,7 @@ func (s *Scheduler) Commit(p *Plan, sampled []int32, now time.Duration) {
 	for k, id := range p.Samples {
 		q := s.byID[id]
 		q.tokens = append(q.tokens, sampled[k])
+		q.lastToken = now
 		if q.firstToken == 0 {
 			q.firstToken = now
 		}
@@ -30,12 +31,14 @@ func (s *Scheduler) Commit(p *Plan, sampled []int32, now time.Duration) {
 		}
 		s.touch(q)
 	}
+	s.stepDone(p, now)
 }
 
 // advance counts a chunk as computed and makes it matchable.
 func (s *Scheduler) advance(q *sequence, chunk Chunk) {
 	q.computed = chunk.End
 	q.service += uint64(chunk.End - chunk.Start)
+	s.tenants[q.tenant].ServiceTokens += uint64(chunk.End - chunk.Start)
 	pin := q.pin && q.computed >= q.prompt
 	if !pin {
 		s.slide(q)
@@ -49,6 +52,7 @@ func (s *Scheduler) advance(q *sequence, chunk Chunk) {
 	if q.kind == RemoteSend {
 		q.announced = true
 		if q.computed == q.end {
+			s.finished(q, ReasonStop)
 			s.leave(q)
 		}
 	}
@@ -72,6 +76,7 @@ func (s *Scheduler) Abandon(p *Plan) {
 		s.move(q, Waiting)
 		s.enqueue(q)
 	}
+	s.stepDone(p, s.now)
 }
 
 func (s *Scheduler) releaseTails() {

@@ -15,6 +15,7 @@ func (s *Scheduler) decide(costs StepCosts) {
 	v := s.view(costs)
 	d := &s.plan.Decision
 	d.Asked = true
+	s.events.told = true
 	out, err := s.policy.Decide(v, s.turn.out[:0])
 	if err == nil {
 		s.turn.out = out
@@ -25,16 +26,22 @@ func (s *Scheduler) decide(costs StepCosts) {
 		return
 	}
 	d.Fallback, d.Err = true, err
-	s.empty = 0
+	s.empty, s.turn.fill = 0, false
 	s.turn.out, _ = s.builtin.Decide(v, s.turn.out[:0])
-	if err := s.judge(v, s.turn.out); err != nil {
+	if err := s.judged(v, s.turn.out, abi.CapChunkLengths); err != nil {
 		panic("scheduler: the built-in policy broke a rule: " + err.Error())
 	}
 }
 
 // accept judges an answer, and how many answers in a row have left work aside that would fit.
 func (s *Scheduler) accept(v *abi.View, out []abi.Decision) error {
-	err := s.judge(v, out)
+	granted := uint64(abi.CapChunkLengths)
+	if a, ok := s.policy.(Answerer); ok {
+		var flags uint32
+		_, granted, flags = a.Answered()
+		s.turn.fill = flags&abi.DescMayFill != 0
+	}
+	err := s.judged(v, out, granted)
 	if err == nil {
 		err = s.judgeEmptiness()
 	}
@@ -47,72 +54,31 @@ func (s *Scheduler) accept(v *abi.View, out []abi.Decision) error {
 	return &Fault{Class: abi.FaultBadOutput, Step: s.step, Detail: err.Error()}
 }
 
-// judge checks an answer against the records as they were shown, and turns it into an order. The
+// judged checks an answer against the records as they were shown, and turns it into an order. The
 // first broken rule is the error; nothing of the answer counts then.
-func (s *Scheduler) judge(v *abi.View, out []abi.Decision) error {
+func (s *Scheduler) judged(v *abi.View, out []abi.Decision, granted uint64) error {
 	s.turn.order = s.turn.order[:0]
-	if most := int(v.Header.DecisionsCap); len(out) > most {
-		return fmt.Errorf("%d decisions, at most %d are allowed", len(out), most)
-	}
-	s.table.judging++
-	for i, d := range out {
-		if err := s.judgeOne(v, d); err != nil {
-			return fmt.Errorf("decision %d, slot %d: %w", i, d.Slot, err)
-		}
+	if err := s.judge.Check(v, out, granted); err != nil {
+		return err
 	}
 	for _, d := range out {
 		q := s.table.owner[d.Slot]
 		q.reason = d.Reason
-		tokens := int(d.Tokens)
+		e := entry{q: q, tokens: int(d.Tokens), action: d.Action}
 		if d.Tokens == abi.TokensAuto {
-			tokens = auto
+			e.tokens = auto
 		}
 		switch {
+		case q.doomed:
+			s.refuse(q, abi.RefusalCancelled)
 		case d.Action == abi.ActionSkip:
 			q.skipAt = s.step
-		case q.state != Decoding && q.remaining() == 0:
-			s.plan.Decision.Refused++ // Nothing to compute now.
+		case d.Action == abi.ActionRun && q.state != Decoding && q.remaining() == 0:
+			s.refuse(q, abi.RefusalIdle)
 		default:
 			q.orderAt, q.order = s.step, len(s.turn.order)
-			s.turn.order = append(s.turn.order, entry{q: q, tokens: tokens})
+			s.turn.order = append(s.turn.order, e)
 		}
-	}
-	return nil
-}
-
-// judgeOne checks the hard rules for one decision.
-func (s *Scheduler) judgeOne(v *abi.View, d abi.Decision) error {
-	if d.Slot >= v.Header.NSlots {
-		return fmt.Errorf("the table has %d slots", v.Header.NSlots)
-	}
-	r := &v.Records[d.Slot]
-	switch {
-	case r.State&abi.StateLive == 0:
-		return fmt.Errorf("the slot is free")
-	case d.IDLow != uint32(r.ID):
-		return fmt.Errorf("id_low is %d, the slot holds request %d", d.IDLow, r.ID)
-	case s.table.judged[d.Slot] == s.table.judging:
-		return fmt.Errorf("listed twice")
-	case d.Reserved != 0:
-		return fmt.Errorf("reserved is %d, must be 0", d.Reserved)
-	}
-	s.table.judged[d.Slot] = s.table.judging
-	switch d.Action {
-	case abi.ActionSkip:
-		return nil
-	case abi.ActionRun:
-	case abi.ActionPreemptRecompute, abi.ActionPreemptSwap, abi.ActionShed:
-		return fmt.Errorf("action %d (%s) needs a capability that is not granted",
-			d.Action, abi.ActionName(d.Action))
-	default:
-		return fmt.Errorf("unknown action %d", d.Action)
-	}
-	switch {
-	case d.Tokens == abi.TokensAuto:
-	case r.State&abi.StateDecoding != 0 && d.Tokens != 1:
-		return fmt.Errorf("%d tokens for a decode, must be 1", d.Tokens)
-	case r.State&abi.StateDecoding == 0 && (d.Tokens == 0 || d.Tokens > r.RemainingPrefill):
-		return fmt.Errorf("%d tokens, %d are left to prefill", d.Tokens, r.RemainingPrefill)
 	}
 	return nil
 }
@@ -121,7 +87,7 @@ func (s *Scheduler) judgeOne(v *abi.View, d abi.Decision) error {
 // fit.
 func (s *Scheduler) judgeEmptiness() error {
 	for _, e := range s.turn.order {
-		if e.q.state != Decoding {
+		if e.action == abi.ActionRun && e.q.state != Decoding {
 			s.empty = 0
 			return nil
 		}
@@ -145,15 +111,15 @@ func (s *Scheduler) somethingFits() bool {
 	fits := false
 	for _, q := range s.held {
 		if n := q.remaining(); n > 0 && q.state != Decoding && !fits {
-			n = s.chunk(entry{q, auto}, n)
+			n = s.chunk(entry{q: q, tokens: auto}, n)
 			need := s.pagesFor(q.computed+n) - len(q.pages)
 			fits = n > 0 && (need <= 0 || s.room(need, false))
 		}
 	}
 	if len(s.held) < s.limits.MaxSeqs && s.limits.MaxAdmit > 0 {
 		for _, q := range s.queue {
-			if n := q.remaining(); n > 0 && !fits {
-				n = s.chunk(entry{q, auto}, n)
+			if n := q.remaining(); n > 0 && !fits && !s.tenantFull(q) {
+				n = s.chunk(entry{q: q, tokens: auto}, n)
 				fits = n > 0 && s.room(s.pagesFor(q.hint+n), true)
 			}
 		}

@@ -1,6 +1,10 @@
 package scheduler
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/kvrelay/engine/abi"
+)
 
 // decode gives each running sequence its next token, before anybody else gets of the budget. Where
 // the budget is smaller than their number they take turns; where pages run out the last admitted
@@ -55,7 +59,7 @@ func (s *Scheduler) makeRoom(q *sequence) bool {
 	}
 	for !s.cache.Reserve(1) {
 		victim := s.victim(q)
-		s.preempt(victim)
+		s.preempt(victim, abi.PreemptedMemory)
 		if victim == q {
 			return false
 		}

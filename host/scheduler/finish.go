@@ -7,8 +7,8 @@ import (
 )
 
 // Finish ends a sequence: a decoding one that has its last token, or a delivered one that nobody
-// starts. Its pages stay in the prefix cache, evictable. The reason is the caller's to report.
-func (s *Scheduler) Finish(id SequenceID, _ Reason) error {
+// starts. Its pages stay in the prefix cache, evictable. Policies hear the reason.
+func (s *Scheduler) Finish(id SequenceID, reason Reason) error {
 	q, err := s.find(id, Decoding, Receiving)
 	if err != nil {
 		return fmt.Errorf("finish: %w", err)
@@ -16,6 +16,7 @@ func (s *Scheduler) Finish(id SequenceID, _ Reason) error {
 	if q.state == Receiving && !q.delivered {
 		return fmt.Errorf("finish: sequence %d is still being written: %w", id, ErrNotDelivered)
 	}
+	s.finished(q, reason)
 	s.end(q, prefix.Keep)
 	return nil
 }
@@ -28,10 +29,12 @@ func (s *Scheduler) Cancel(id SequenceID) (held bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("cancel: %w", err)
 	}
-	switch {
-	case q.state == Finished:
+	if q.state == Finished {
 		q.discard = true
 		return true, nil
+	}
+	s.finished(q, ReasonCancelled)
+	switch {
 	case q.state == Receiving && !q.delivered:
 		s.isolate(q)
 		s.end(q, prefix.Keep)

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"fmt"
 	"time"
+
+	"github.com/kvrelay/engine/abi"
 )
 
 // Limits are the numbers that may change between two steps.
@@ -93,4 +95,7 @@ type StepCosts struct {
 	// rate.
 	SendBacklogBytes int64
 	LinkBytesPerUS   uint32
+	// Peers is the table of those that KV is sent to: the entry at i has the index i+1. It is valid
+	// until the plan is made.
+	Peers []abi.Peer
 }

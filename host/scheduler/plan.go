@@ -27,6 +27,8 @@ type Plan struct {
 	// Failed are remote sends that could never get pages: they are finished. Their pages, if any
 	// were being sent, wait for SendReleased; State says Finished then, and nothing otherwise.
 	Failed []SequenceID
+	// Shed are requests that the policy refused for good: they are gone.
+	Shed []Shed
 	// Decision tells how the policy fared.
 	Decision Decision
 	// Decodes and PrefillTokens count the rows of the batch.
@@ -74,6 +76,12 @@ type Grant struct {
 	Pages []kvcache.PageID
 }
 
+// Shed is a request that the policy refused, and the reason it gave.
+type Shed struct {
+	ID     SequenceID
+	Reason uint16
+}
+
 // Decision counts what became of the policy's answer in one step.
 type Decision struct {
 	// Asked is false when there was nothing to decide.
@@ -94,10 +102,12 @@ type Decision struct {
 // auto leaves the chunk length to the host.
 const auto = -1
 
-// entry is one judged decision: run so many tokens of a sequence.
+// entry is one judged decision: run so many tokens of a sequence, take its pages, or shed it.
 type entry struct {
 	q      *sequence
 	tokens int
+	action uint8
+	freed  int // Pages that a preemption made available.
 }
 
 // turn is the scratch of one step.
@@ -113,6 +123,12 @@ type turn struct {
 	// closed: nobody else is admitted in this step, because a starving sequence did not fit or a
 	// running one had to give way.
 	closed bool
+	// owed pages were freed by preemptions further down the list: not for what stands before them.
+	owed int
+	// fill: the policy wants the budget filled that it leaves. quota: an entry could not run
+	// because of its tenant's bound alone.
+	fill, quota bool
+	preempted   int // Ordered by the policy.
 	// short: a sequence that holds pages could not go on for want of more.
 	short bool
 }
@@ -128,6 +144,7 @@ func (s *Scheduler) Plan(now time.Duration, costs StepCosts) *Plan {
 	s.refreshHints()
 	s.decide(costs)
 	s.putStarvingFirst()
+	s.preemptAndShed()
 	s.prepareReceive()
 	s.decode()
 	s.prefill()
@@ -151,6 +168,7 @@ func (s *Scheduler) clearPlan() {
 		Grants:    p.Grants[:0],
 		Preempted: p.Preempted[:0],
 		Failed:    p.Failed[:0],
+		Shed:      p.Shed[:0],
 	}
 	t := &s.turn
 	*t = turn{

@@ -13,6 +13,13 @@ type Policy interface {
 	Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, error)
 }
 
+// Answerer is a policy that says of whom its latest answer is: a name for reports, the capabilities
+// that it was granted and the flags of its descriptor, both as in package abi. One that does not was
+// granted chunk lengths alone and wants nothing filled.
+type Answerer interface {
+	Answered() (name string, granted uint64, flags uint32)
+}
+
 // FaultReporter is a policy that wants to know what the judge found wrong with its answer.
 type FaultReporter interface {
 	ReportFault(class abi.FaultClass, detail string)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
 	"github.com/kvrelay/engine/host/prefix"
@@ -10,10 +11,16 @@ import (
 // and out of what the decodes left of the budget. What does not fit is passed over.
 func (s *Scheduler) prefill() {
 	charged := 0
-	for _, e := range s.turn.order {
+	s.walk()
+	for i := range s.turn.order {
+		e := s.turn.order[i]
 		q := e.q
-		if s.turn.ended {
+		if s.turn.ended || s.turn.budget == 0 {
+			s.cut(i)
 			return
+		}
+		if s.passed(&e) {
+			continue
 		}
 		if q.kind == PrepareReceive {
 			charged++
@@ -22,50 +29,44 @@ func (s *Scheduler) prefill() {
 			q.preemptAt == s.step {
 			continue
 		}
-		tokens, ok := 0, false
-		if q.holds {
-			tokens, ok = s.proceed(e)
-		} else if tokens, ok = s.admit(e); ok {
-			s.dequeue(q)
-			s.hold(q)
-		}
-		if !ok {
-			continue
-		}
-		if q.state == Waiting {
-			s.move(q, Prefilling)
-		}
-		if tokens < e.tokens && tokens < q.target()-q.computed {
-			s.plan.Decision.Trimmed++
-		}
-		s.compute(q, tokens, false)
+		s.run(e)
 	}
-	if charged+s.plan.Decision.Refused > 0 {
+	if charged+s.plan.Decision.Refused > 0 || s.turn.fill {
 		s.fillBudget()
 	}
 }
 
-// fillBudget gives the budget that the policy meant for entries that could not run, or that cost
-// none, to sequences that hold pages: they were admitted, and nobody else profits from their wait.
-// Without it a request that cannot be admitted would keep those before it from making room.
-func (s *Scheduler) fillBudget() {
-	for _, q := range s.held {
-		if s.turn.ended || s.turn.budget == 0 {
-			return
+// cut ends the list: there are no tokens left for the entries from i on.
+func (s *Scheduler) cut(i int) {
+	for _, e := range s.turn.order[i:] {
+		if q := e.q; e.action == abi.ActionRun && q.plannedAt != s.step && q.remaining() > 0 &&
+			(q.state == Waiting || q.state == Prefilling) && q.refusedAt != s.step {
+			s.refuse(q, abi.RefusalBudget)
 		}
-		if q.state != Waiting && q.state != Prefilling || q.plannedAt == s.step ||
-			q.skipAt == s.step || q.preemptAt == s.step || q.remaining() == 0 {
-			continue
-		}
-		tokens, ok := s.proceed(entry{q: q, tokens: auto})
-		if !ok {
-			continue
-		}
-		if q.state == Waiting {
-			s.move(q, Prefilling)
-		}
-		s.compute(q, tokens, false)
 	}
+}
+
+// run computes a chunk of a sequence, admitting it where it waits, if budget and pages allow.
+func (s *Scheduler) run(e entry) bool {
+	q := e.q
+	tokens, ok := 0, false
+	if q.holds {
+		tokens, ok = s.proceed(e)
+	} else if tokens, ok = s.admit(e); ok {
+		s.dequeue(q)
+		s.hold(q)
+	}
+	if !ok {
+		return false
+	}
+	if q.state == Waiting {
+		s.move(q, Prefilling)
+	}
+	if tokens < e.tokens && tokens < q.target()-q.computed {
+		s.trimmed(q, e.tokens, tokens)
+	}
+	s.compute(q, tokens, false)
+	return true
 }
 
 // chunk is how many of the remaining tokens of an entry this step computes; 0 ends the list.
@@ -102,7 +103,7 @@ func (s *Scheduler) proceed(e entry) (tokens int, ok bool) {
 		return tokens, true
 	}
 	if !s.room(need, false) {
-		s.plan.Decision.Refused++
+		s.refuse(q, abi.RefusalPages)
 		s.turn.short, s.turn.ended = true, false
 		s.turn.closed = s.turn.closed || q.forcedAt == s.step
 		return 0, false
@@ -117,8 +118,9 @@ func (s *Scheduler) proceed(e entry) (tokens int, ok bool) {
 // fails.
 func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 	q := e.q
-	if s.turn.closed || len(s.held) >= s.limits.MaxSeqs || s.turn.admitted >= s.limits.MaxAdmit {
-		s.plan.Decision.Refused++
+	if why := s.shut(q); why != 0 {
+		s.refuse(q, why)
+		s.turn.quota = s.turn.quota || why == abi.RefusalTenant
 		return 0, false
 	}
 	target := q.target()
@@ -145,17 +147,32 @@ func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 	}
 	s.cache.Undo(hit, pages)
 	if tokens > 0 { // Pages were missing, not budget.
-		s.plan.Decision.Refused++
+		s.refuse(q, abi.RefusalPages)
 		s.turn.ended = false
 		s.turn.closed = s.turn.closed || q.forcedAt == s.step
 	}
 	return 0, false
 }
 
+// shut says why nobody, or not this sequence, is admitted whatever pages there are; 0: it may be.
+func (s *Scheduler) shut(q *sequence) uint64 {
+	switch {
+	case s.turn.closed:
+		return abi.RefusalClosed
+	case len(s.held) >= s.limits.MaxSeqs:
+		return abi.RefusalMaxSeqs
+	case s.turn.admitted >= s.limits.MaxAdmit:
+		return abi.RefusalMaxAdmit
+	case s.tenantFull(q):
+		return abi.RefusalTenant
+	}
+	return 0
+}
+
 // room is the one predicate that admits a chunk: the pages it needs, and those to spare, must be
 // free or evictable.
 func (s *Scheduler) room(need int, admission bool) bool {
-	return need+s.spare(admission) <= s.cache.Available()
+	return need+s.spare(admission) <= s.cache.Available()-s.turn.owed
 }
 
 // spare is how many pages a chunk must leave free: one for each sequence that holds pages, this one
@@ -199,6 +216,7 @@ func (s *Scheduler) settle(q *sequence, hit prefix.Hit, need int) {
 		q.cached = hit.Tokens
 	}
 	s.turn.admitted++
+	s.admitted(q)
 	s.matched += uint64(hit.Tokens)
 	s.queried += uint64(q.target())
 }

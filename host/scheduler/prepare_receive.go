@@ -19,13 +19,14 @@ func (s *Scheduler) prepareReceive() {
 		}
 		i++
 	}
-	for _, e := range s.turn.order {
-		q := e.q
-		if q.kind != PrepareReceive || q.state != Waiting {
+	s.walk()
+	for i := range s.turn.order {
+		e := &s.turn.order[i]
+		if s.passed(e) || e.q.kind != PrepareReceive || e.q.state != Waiting {
 			continue
 		}
-		if _, ok := s.admit(e); ok {
-			s.prepare(q)
+		if _, ok := s.admit(*e); ok {
+			s.prepare(e.q)
 		}
 	}
 }
@@ -143,6 +144,7 @@ func (s *Scheduler) Quarantine(id SequenceID) error {
 		return fmt.Errorf("quarantine: sequence %d was delivered, its writer has gone: %w",
 			id, ErrState)
 	}
+	s.finished(q, ReasonError)
 	s.isolate(q)
 	s.end(q, prefix.Keep)
 	return nil

@@ -43,6 +43,10 @@ type Request struct {
 	Peer            uint16
 	PredictedOutput uint32
 	UserTag         uint64
+	// Group is the same for requests that came as one; 0 is none.
+	Group uint32
+	// TokenGap is the longest wanted time between two tokens of its stream; 0 is any.
+	TokenGap time.Duration
 
 	// Pinned keeps the prompt's pages matchable and never evicted until Reset.
 	Pinned bool

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/kvcache"
 	"github.com/kvrelay/engine/host/prefix"
 )
@@ -56,6 +57,10 @@ type Scheduler struct {
 	copied []*sequence
 	turn   turn
 	table  table
+	judge  abi.Judge
+	// tenants is the policy's tenant table, events what happened since it was last asked.
+	tenants []abi.Tenant
+	events  events
 	// hinted is where the next look at what the prefix cache holds for the queue starts.
 	hinted   int
 	empty    int  // Answers in a row that left fitting work aside.
@@ -87,6 +92,8 @@ func New(o Options, policy Policy) (*Scheduler, error) {
 		PageSize: o.PageSize, Budget: o.PrefixPages, Window: o.Window, Sinks: o.Sinks,
 	})
 	s.table.grow(limits.MaxQueue + limits.MaxSeqs)
+	s.events.list = make([]abi.Event, 0, abi.LimitEvents)
+	s.SetTenant(0, 0, 0)
 	s.SetPolicy(policy)
 	return s, nil
 }

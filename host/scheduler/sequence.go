@@ -60,6 +60,11 @@ type sequence struct {
 	peer              uint16
 	predicted         uint32
 	userTag           uint64
+	group             uint32
+	prefixHash        uint64
+	tokenGap          time.Duration
+	leaseUntil        time.Duration // Its lease ends then; 0 is no lease that runs.
+	leaseLeft         uint32        // As policies were last told, milliseconds.
 
 	pin       bool // The prompt shall be pinned once it is computed.
 	pinPages  int  // Pages promised for that.
@@ -68,10 +73,13 @@ type sequence struct {
 	announced bool // A remote send: its first chunk ran, so cached positions have been sent.
 	sending   bool // A remote send: somebody may be reading its pages.
 	discard   bool // Its pages shall not stay in the prefix cache.
+	doomed    bool // It is being cancelled: nothing of it is computed any more.
+	guarded   bool // The starvation guard once put it first: no policy preempts it.
 
 	preempted  int
 	preemptAt  uint64 // Step of the last preemption.
 	plannedAt  uint64 // Step that computes, or last computed, a part of it.
+	refusedAt  uint64 // Step in which an entry of it could not run.
 	skipAt     uint64 // Step for which the policy said skip.
 	forcedAt   uint64 // Step for which the starvation guard put it first.
 	orderAt    uint64 // Step for which it has an order among the decodes.
@@ -81,6 +89,7 @@ type sequence struct {
 	reason     uint16 // What the policy gave with its last decision about it.
 	lastSched  time.Duration
 	firstToken time.Duration
+	lastToken  time.Duration
 
 	slot    int // In the policy's table, or -1.
 	touched bool
@@ -97,6 +106,8 @@ func (q *sequence) target() int {
 // remaining is how many positions are to be computed here before it decodes or is done.
 func (q *sequence) remaining() int {
 	switch {
+	case q.doomed:
+		return 0
 	case q.state == Waiting && !q.holds:
 		return q.target() - q.hint
 	case q.state == Waiting || q.state == Prefilling:
@@ -144,6 +155,7 @@ func (s *Scheduler) find(id SequenceID, states ...State) (*sequence, error) {
 func (s *Scheduler) enqueue(q *sequence) {
 	at, _ := slices.BinarySearchFunc(s.queue, q, byArrival)
 	s.queue = slices.Insert(s.queue, at, q)
+	s.tenants[q.tenant].Waiting++
 	s.touch(q)
 }
 
@@ -153,6 +165,7 @@ func (s *Scheduler) dequeue(q *sequence) {
 		panic(fmt.Sprintf("scheduler: sequence %d waits and is not in the queue", q.id))
 	}
 	s.queue = slices.Delete(s.queue, at, at+1)
+	s.tenants[q.tenant].Waiting--
 	s.touch(q)
 }
 
@@ -161,6 +174,7 @@ func (s *Scheduler) hold(q *sequence) {
 	q.holds = true
 	q.idle = 0
 	s.held = append(s.held, q)
+	s.tenants[q.tenant].Running++
 	s.touch(q)
 }
 
@@ -169,6 +183,7 @@ func (s *Scheduler) unhold(q *sequence) {
 	q.holds = false
 	at := slices.Index(s.held, q)
 	s.held = slices.Delete(s.held, at, at+1)
+	s.tenants[q.tenant].Running--
 	s.touch(q)
 }
 

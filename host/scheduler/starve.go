@@ -1,18 +1,23 @@
 package scheduler
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/kvrelay/engine/abi"
+)
 
 // putStarvingFirst moves to the front what the policy has left out for too long: a running
 // sequence for MaxIdleSteps steps, a waiting one for HardAge. After a standstill everybody who
 // holds pages and still prefills comes first, and nobody is admitted until they are through:
-// otherwise whoever gave way would take the pages again.
+// otherwise whoever gave way would take the pages again. Whoever was put first once is not preempted
+// by a policy any more: it would starve for good if each time its pages went again.
 func (s *Scheduler) putStarvingFirst() {
 	starving := s.turn.list[:0]
 	for _, q := range s.held {
 		idle := s.limits.MaxIdleSteps > 0 && q.idle >= s.limits.MaxIdleSteps
 		switch {
 		case q.state == Decoding && idle:
-			q.forcedAt = s.step
+			q.forcedAt, q.guarded = s.step, true
 			s.plan.Decision.Forced++
 		case (q.state == Waiting || q.state == Prefilling) && (idle || s.stalled):
 			starving = append(starving, q)
@@ -36,15 +41,15 @@ func (s *Scheduler) putStarvingFirst() {
 	s.plan.Decision.Forced += len(starving)
 	order := s.turn.spare[:0]
 	for _, q := range starving {
-		q.forcedAt = s.step
+		q.forcedAt, q.guarded = s.step, true
 		tokens := auto
-		if q.orderAt == s.step {
+		if q.orderAt == s.step && s.turn.order[q.order].action == abi.ActionRun {
 			tokens = s.turn.order[q.order].tokens
 		}
 		order = append(order, entry{q: q, tokens: tokens})
 	}
 	for _, e := range s.turn.order {
-		if e.q.forcedAt != s.step || e.q.state == Decoding {
+		if e.q.forcedAt != s.step || e.q.state == Decoding || e.action != abi.ActionRun {
 			order = append(order, e)
 		}
 	}

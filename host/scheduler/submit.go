@@ -23,8 +23,9 @@ func (s *Scheduler) Submit(r Request) error {
 	q := &sequence{
 		id: r.ID, kind: r.Kind, maxNew: r.MaxNew, begin: r.Begin, end: r.End,
 		tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt),
-		arrival: r.Arrival, deadline: r.Deadline, priority: r.Priority, tenant: r.Tenant,
+		arrival: r.Arrival, deadline: r.Deadline, priority: r.Priority, tenant: s.tenant(r.Tenant),
 		class: r.Class, peer: r.Peer, predicted: r.PredictedOutput, userTag: r.UserTag,
+		group: r.Group, tokenGap: r.TokenGap, prefixHash: s.prefixHash(r.Prompt),
 		pin: r.Pinned, slot: -1,
 	}
 	if r.Kind == RemoteSend {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"slices"
+	"time"
 
 	"github.com/kvrelay/engine/abi"
 )
@@ -20,8 +21,6 @@ type table struct {
 	touched []*sequence // May differ from their records.
 	changed []uint32
 	marked  []bool // The slot is in changed.
-	judged  []uint64
-	judging uint64 // The answer that is being judged; judged holds it for the slots it named.
 	// The policy has not seen the table yet; it has just been changed.
 	resync, swapped bool
 	view            abi.View
@@ -33,7 +32,6 @@ func (t *table) grow(slots int) {
 		t.records = append(t.records, make([]abi.Record, more)...)
 		t.owner = append(t.owner, make([]*sequence, more)...)
 		t.marked = append(t.marked, make([]bool, more)...)
-		t.judged = append(t.judged, make([]uint64, more)...)
 	}
 }
 
@@ -62,6 +60,7 @@ func (s *Scheduler) refreshHints() {
 func (s *Scheduler) view(costs StepCosts) *abi.View {
 	t := &s.table
 	t.changed = t.changed[:0]
+	s.refreshLeases()
 	for _, q := range t.touched {
 		q.touched = false
 		s.rewrite(q)
@@ -81,7 +80,10 @@ func (s *Scheduler) view(costs StepCosts) *abi.View {
 	} else {
 		slices.Sort(t.changed)
 	}
-	t.view = abi.View{Header: s.header(costs), Records: t.records[:t.high], Changed: t.changed}
+	t.view = abi.View{
+		Header: s.header(costs), Records: t.records[:t.high], Changed: t.changed,
+		Tenants: s.tenants, Peers: costs.Peers, Events: s.events.list,
+	}
 	t.resync, t.swapped = false, false
 	return &t.view
 }
@@ -128,7 +130,45 @@ func (t *table) slot() int {
 	return t.high - 1
 }
 
-// record is what a policy is told of a sequence. What has no source yet stays 0.
+// refreshLeases brings what is left of leases up to date, in coarse steps: otherwise each of them
+// would be on the changed list in every step.
+func (s *Scheduler) refreshLeases() {
+	for _, q := range s.held {
+		if q.leaseUntil == 0 && q.leaseLeft == 0 {
+			continue
+		}
+		left := uint32(0)
+		if q.leaseUntil > 0 {
+			left = leaseStep * uint32(max(1, (q.leaseUntil-s.now)/(leaseStep*time.Millisecond)))
+		}
+		if left != q.leaseLeft {
+			q.leaseLeft = left
+			s.touch(q)
+		}
+	}
+}
+
+// leaseStep is how coarsely policies are told what is left of a lease, in milliseconds.
+const leaseStep = 100
+
+// SetLease says when the lease of a reservation that nobody writes to ends; 0: it has none, or it
+// does not run. An unknown sequence is none.
+func (s *Scheduler) SetLease(id SequenceID, until time.Duration) {
+	if q := s.byID[id]; q != nil {
+		q.leaseUntil = until
+	}
+}
+
+// Doom says that a sequence is being cancelled by somebody who has to be waited for: policies are
+// told, and nothing of it is computed any more. An unknown sequence is none.
+func (s *Scheduler) Doom(id SequenceID) {
+	if q := s.byID[id]; q != nil {
+		q.doomed = true
+		s.touch(q)
+	}
+}
+
+// record is what a policy is told of a sequence.
 func (s *Scheduler) record(q *sequence) abi.Record {
 	r := abi.Record{
 		ID: uint64(q.id), ArrivalNS: int64(q.arrival), DeadlineNS: int64(q.deadline),
@@ -139,6 +179,7 @@ func (s *Scheduler) record(q *sequence) abi.Record {
 		FirstTokenNS: int64(q.firstToken), LastSchedNS: int64(q.lastSched),
 		ServiceTokens: q.service, PreemptCount: uint32(q.preempted), PredictedOutput: q.predicted,
 		UserTag: q.userTag, Kind: recordKind(q), Class: q.class, Peer: q.peer,
+		Group: q.group, PrefixHash: q.prefixHash, LeaseMSLeft: q.leaseLeft,
 	}
 	switch {
 	case !q.holds:
@@ -172,6 +213,9 @@ func recordState(q *sequence) uint32 {
 	if q.state == Decoding {
 		state |= abi.StateDecoding
 	}
+	if q.doomed {
+		state |= abi.StateCancelPending
+	}
 	if q.firstToken > 0 {
 		state |= abi.StateFirstTokenSent
 	}
@@ -188,52 +232,4 @@ func recordKind(q *sequence) uint8 {
 		return abi.KindResumed
 	}
 	return abi.KindLocal
-}
-
-// header fills in the step's header, but for the addresses, which are the sandbox's.
-func (s *Scheduler) header(costs StepCosts) abi.Header {
-	l, t := &s.limits, &s.table
-	free := s.cache.Available()
-	reserve := l.ReservePages + len(s.held)
-	h := abi.Header{
-		Magic: abi.Magic, Minor: abi.Minor, HeaderSize: abi.HeaderSize,
-		RecordStride: abi.RecordSize, DecisionStride: abi.DecisionSize,
-		Step: s.step, NowNS: int64(s.now), NSlots: uint32(t.high), NChanged: uint32(len(t.changed)),
-		NWaiting: uint32(len(s.queue)), NRunning: uint32(len(s.held)),
-		FreePages: uint32(free), TotalPages: uint32(s.options.Pages),
-		PageTokens: uint32(s.options.PageSize), TokenBudget: uint32(l.TokenBudget),
-		ChunkMax: uint32(l.ChunkMax), ChunkAlign: uint32(l.ChunkAlign), MaxSeqs: uint32(l.MaxSeqs),
-		MaxAdmit:     uint32(min(l.MaxAdmit, max(l.MaxSeqs-len(s.held), 0))),
-		ReservePages: uint32(reserve), DecisionsCap: uint32(l.MaxSeqs + l.MaxPreempt),
-		Seed: stepSeed(s.options.Seed, s.step), Role: s.options.Role,
-		LastStepUS:  uint32(costs.LastStep.Microseconds()),
-		CostFixedUS: uint32(costs.Fixed.Microseconds()),
-		CostTokenNS: uint32(costs.PerToken.Nanoseconds()), CostCtxPS: costs.PerContextTokenPS,
-		SendBacklogBytes: uint64(max(costs.SendBacklogBytes, 0)),
-		LinkBytesPerUS:   costs.LinkBytesPerUS,
-		KVBytesPerToken:  uint32(s.options.KVBytesPerToken),
-		DecodeTokens:     uint32(min(s.states[Decoding], l.TokenBudget)),
-	}
-	for _, flag := range []struct {
-		on  bool
-		bit uint32
-	}{
-		{t.resync, abi.FlagResync},
-		{t.swapped, abi.FlagSwap},
-		{free <= reserve, abi.FlagMemoryPressure},
-		{s.draining, abi.FlagDraining},
-	} {
-		if flag.on {
-			h.Flags |= flag.bit
-		}
-	}
-	return h
-}
-
-// stepSeed mixes the configured seed with the step's number (the finalizer of SplitMix64).
-func stepSeed(seed, step uint64) uint64 {
-	x := seed + step*0x9E3779B97F4A7C15
-	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
-	x = (x ^ x>>27) * 0x94D049BB133111EB
-	return x ^ x>>31
 }

@@ -43,6 +43,7 @@ func next(s *Scheduler, now time.Duration) {
 	p := s.Plan(now, StepCosts{
 		LastStep: 3 * time.Millisecond, Fixed: 2 * time.Microsecond,
 		PerToken: 5, PerContextTokenPS: 6, SendBacklogBytes: 7, LinkBytesPerUS: 8,
+		Peers: []abi.Peer{{Index: 1}},
 	})
 	s.Commit(p, make([]int32, len(p.Samples)), now)
 }
@@ -73,6 +74,7 @@ func TestHeader(t *testing.T) {
 		ReservePages: 8, DecisionsCap: 8, LastStepUS: 3000, Role: abi.RoleAll,
 		SendBacklogBytes: 7, LinkBytesPerUS: 8, KVBytesPerToken: 1024,
 		CostFixedUS: 2, CostTokenNS: 5, CostCtxPS: 6, DecodeTokens: 2,
+		NTenants: 1, NPeers: 1,
 	}
 	if got != want {
 		t.Errorf("header\n%+v, want\n%+v", got, want)
@@ -89,6 +91,7 @@ func TestRecord(t *testing.T) {
 	if err := s.Submit(Request{
 		ID: 1<<40 + 5, Prompt: prompt, MaxNew: 9, Arrival: 3, Deadline: 99, Priority: -2, Tenant: 4,
 		Class: 1, Peer: 6, PredictedOutput: 7, UserTag: 8,
+		Group: 9,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +99,7 @@ func TestRecord(t *testing.T) {
 		ID: 1<<40 + 5, ArrivalNS: 3, DeadlineNS: 99, Priority: -2, Tenant: 4, Class: 1, Peer: 6,
 		PredictedOutput: 7, UserTag: 8, PromptTokens: 20, MaxNew: 9,
 		State: abi.StateLive, RemainingPrefill: 20, PagesNeeded: 5,
+		Group: 9, PrefixHash: s.prefixHash(prompt),
 	}
 	check := func(when string) {
 		t.Helper()
@@ -118,7 +122,7 @@ func TestRecord(t *testing.T) {
 	record.Generated, record.FirstTokenNS, record.LastSchedNS, record.ServiceTokens = 1, 20, 20, 20
 	check("decoding")
 
-	s.preempt(s.held[0])
+	s.preempt(s.held[0], abi.PreemptedMemory)
 	next(s, 40)
 	record.State = abi.StateLive | abi.StatePreempted | abi.StateFirstTokenSent
 	record.Generated, record.LastSchedNS, record.ServiceTokens = 2, 30, 21

@@ -29,10 +29,10 @@ func TestFuzzShrinks(t *testing.T) {
 		name, why string
 		records   int
 	}{
-		{"zero_tokens", "runs with 0 tokens", 1},
+		{"zero_tokens", "0 tokens", 1},
 		{"wrong_id", "id_low", 1},
 		{"repeated_slot", "listed twice", 1},
-		{"unknown_slot", "there are", 0},
+		{"unknown_slot", "the table has", 0},
 		{"trap", "unreachable", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

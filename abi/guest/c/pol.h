@@ -105,12 +105,30 @@
 
 /* Event kinds (event.kind) */
 #define POL_EVENT_FINISHED 1u /* A request ended by itself. */
-#define POL_EVENT_CANCELLED 2u /* A request was cancelled. */
+#define POL_EVENT_CANCELLED 2u /* A request was cancelled, shed, or failed. */
 #define POL_EVENT_PREEMPTED 3u /* A request lost its pages. */
 #define POL_EVENT_ADMITTED 4u /* A request got its first pages. */
 #define POL_EVENT_DECISION_TRIMMED 5u /* A decision was carried out with fewer tokens. */
 #define POL_EVENT_DECISION_REFUSED 6u /* A decision was not carried out. */
 #define POL_EVENT_STEP_DONE 7u /* The step is over. */
+
+/* Why a decision was not carried out (event.extra of decision_refused) */
+#define POL_REFUSAL_IDLE 0x1ull /* It has nothing to compute now. */
+#define POL_REFUSAL_MAX_SEQS 0x2ull /* As many requests hold pages as may. */
+#define POL_REFUSAL_MAX_ADMIT 0x3ull /* As many were admitted in this step as may be. */
+#define POL_REFUSAL_PAGES 0x4ull /* Its pages are not free. */
+#define POL_REFUSAL_BUDGET 0x5ull /* The step's tokens were used up before it. */
+#define POL_REFUSAL_CLOSED 0x6ull /* Nobody is admitted: a starving or displaced request comes first. */
+#define POL_REFUSAL_TENANT 0x7ull /* Its tenant holds as many requests as it may. */
+#define POL_REFUSAL_GUARDED 0x8ull /* It was put first by the starvation guard and is not preempted yet. */
+#define POL_REFUSAL_MAX_PREEMPT 0x9ull /* As many were preempted in this step as may be. */
+#define POL_REFUSAL_BEGUN 0xaull /* It cannot be shed: its stream has begun, or its pages are in use. */
+#define POL_REFUSAL_CANCELLED 0xbull /* It is being cancelled. */
+
+/* Why a request lost its pages (event.reason of preempted) */
+#define POL_PREEMPTED_MEMORY 0u /* A running stream needed a page. */
+#define POL_PREEMPTED_POLICY 1u /* The policy said so. */
+#define POL_PREEMPTED_STANDSTILL 2u /* Nobody could go on. */
 
 /* Regions (pol_buffer kind) */
 #define POL_BUFFER_CONFIG 0 /* The policy's settings, UTF-8 JSON; at load. */
@@ -167,22 +185,22 @@ typedef struct {
     uint32_t decisions_cap; /* 92: Most decisions the guest may return in this step. */
     uint32_t decisions_ptr; /* 96: Address of the first decision. */
     uint32_t decision_stride; /* 100: Bytes from one decision to the next. */
-    uint32_t tenants_ptr; /* 104: Address of the tenant table. 0: none. (later: 0) */
-    uint32_t n_tenants; /* 108: Entries of the tenant table. (later: 0) */
+    uint32_t tenants_ptr; /* 104: Address of the tenant table. 0: none. */
+    uint32_t n_tenants; /* 108: Entries of the tenant table. */
     uint64_t seed; /* 112: Seed for choices by chance, another one each step; the same again on replay. */
     uint32_t last_step_us; /* 120: Duration of the previous step, microseconds. 0: none yet. */
     uint32_t role; /* 124: What this instance does. */
-    uint64_t send_backlog_bytes; /* 128: KV bytes marked for sending and not yet acknowledged. (later: 0) */
-    uint32_t link_bytes_per_us; /* 136: Measured rate of the link to decode instances, bytes a microsecond. 0: unknown. (later: 0) */
+    uint64_t send_backlog_bytes; /* 128: KV bytes marked for sending and not yet acknowledged. */
+    uint32_t link_bytes_per_us; /* 136: Measured rate of the link to decode instances, bytes a microsecond. 0: unknown. */
     uint32_t kv_bytes_per_token; /* 140: KV bytes of one token, all layers. */
-    int64_t decode_due_ns; /* 144: When the tightest running stream needs its next token. 0: none. (later: 0) */
+    int64_t decode_due_ns; /* 144: When the tightest running stream needs its next token. 0: none. */
     uint32_t cost_fixed_us; /* 152: Fixed cost of a step, microseconds. 0: not known yet. */
     uint32_t cost_token_ns; /* 156: Cost of a prefill token, nanoseconds. 0: not known yet. */
-    uint32_t cost_ctx_ps; /* 160: Cost per token and context token, picoseconds. 0: not known. (later: 0) */
+    uint32_t cost_ctx_ps; /* 160: Cost per token and context token, picoseconds. 0: not known. */
     uint32_t decode_tokens; /* 164: Tokens of token_budget that the running decodes use; prefill has token_budget less this. */
     uint32_t n_preset; /* 168: Decisions already in region 4, for a module that only sets chunk lengths. */
-    uint32_t peers_ptr; /* 172: Address of the peer table. 0: none. (later: 0) */
-    uint32_t n_peers; /* 176: Entries of the peer table. (later: 0) */
+    uint32_t peers_ptr; /* 172: Address of the peer table. 0: none. */
+    uint32_t n_peers; /* 176: Entries of the peer table. */
     uint8_t reserved[12]; /* 180: Room for later minor versions. */
 } pol_header;
 POL_ASSERT(sizeof(pol_header) == 192, "size of pol_header");
@@ -250,13 +268,13 @@ typedef struct {
     uint32_t preempt_count; /* 88: How often its pages were taken. */
     uint32_t predicted_output; /* 92: Output tokens somebody expects. 0: unknown. */
     uint32_t adapter; /* 96: Adapter of the model. 0: none. (later: 0) */
-    uint32_t group; /* 100: Requests that came as one (n > 1, several prompts). 0: none. (later: 0) */
+    uint32_t group; /* 100: Requests that came as one (n > 1, several prompts), or that the client groups. 0: none. */
     uint64_t user_tag; /* 104: A number the client chose; the host gives it no meaning. */
-    uint64_t prefix_hash; /* 112: Equal for prompts that start alike, to run them together. 0: unknown. (later: 0) */
+    uint64_t prefix_hash; /* 112: Equal for prompts whose first pages (four, or all whole ones) are equal, to run them together. 0: shorter than a page. */
     uint8_t kind; /* 120: Which engine action it is. */
     uint8_t class_; /* 121: Service class. */
-    uint16_t peer; /* 122: Index of its destination in the peer table. 0: none. (later: 0) */
-    uint32_t lease_ms_left; /* 124: Milliseconds left of the receiver's reservation. 0: none. (later: 0) */
+    uint16_t peer; /* 122: Index of its destination in the peer table. 0: none. */
+    uint32_t lease_ms_left; /* 124: Milliseconds left of a reservation that was granted here and that nobody writes to. 0: none. */
 } pol_record;
 POL_ASSERT(sizeof(pol_record) == 128, "size of pol_record");
 POL_ASSERT(offsetof(pol_record, id) == 0, "pol_record.id");
@@ -341,11 +359,11 @@ POL_ASSERT(offsetof(pol_descriptor, reserved) == 56, "pol_descriptor.reserved");
 /* pol_peer is a decode instance KV can be sent to. Indices start at 1; a record's peer 0 means none. */
 typedef struct {
     uint32_t index; /* 0: What a record's peer names. */
-    uint32_t state; /* 4: 0 not reachable, 1 usable, 2 draining. */
+    uint32_t state; /* 4: 0 not reachable, 1 usable, 2 refuses (draining, or full). */
     uint64_t backlog_bytes; /* 8: KV bytes marked for it and not yet acknowledged. */
     uint32_t link_bytes_per_us; /* 16: Measured rate, bytes a microsecond. 0: unknown. */
-    uint32_t free_pages; /* 20: Free pages there, as last heard. */
-    uint32_t running; /* 24: Sequences running there, as last heard. */
+    uint32_t free_pages; /* 20: Free pages there, as last heard. (later: 0) */
+    uint32_t running; /* 24: Sequences running there, as last heard. (later: 0) */
     uint32_t reserved; /* 28: Room for later minor versions. */
 } pol_peer;
 POL_ASSERT(sizeof(pol_peer) == 32, "size of pol_peer");
@@ -380,7 +398,7 @@ POL_ASSERT(offsetof(pol_tenant, reserved) == 28, "pol_tenant.reserved");
 typedef struct {
     uint16_t kind; /* 0: Event kind. */
     uint16_t reason; /* 2: Why, by kind. */
-    uint32_t slot; /* 4: Slot of the record. */
+    uint32_t slot; /* 4: Slot that the request had. 0xFFFFFFFF: none yet. */
     uint64_t id; /* 8: Id of the request. */
     uint32_t tokens; /* 16: Tokens it concerns. */
     uint32_t us; /* 20: Duration, microseconds. */

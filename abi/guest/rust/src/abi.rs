@@ -113,7 +113,7 @@ pub const DESC_SETS_CHUNKS: u32 = 0x20;
 // Event kinds (event.kind).
 /// A request ended by itself.
 pub const EVENT_FINISHED: u16 = 1;
-/// A request was cancelled.
+/// A request was cancelled, shed, or failed.
 pub const EVENT_CANCELLED: u16 = 2;
 /// A request lost its pages.
 pub const EVENT_PREEMPTED: u16 = 3;
@@ -125,6 +125,38 @@ pub const EVENT_DECISION_TRIMMED: u16 = 5;
 pub const EVENT_DECISION_REFUSED: u16 = 6;
 /// The step is over.
 pub const EVENT_STEP_DONE: u16 = 7;
+
+// Why a decision was not carried out (event.extra of decision_refused).
+/// It has nothing to compute now.
+pub const REFUSAL_IDLE: u64 = 1;
+/// As many requests hold pages as may.
+pub const REFUSAL_MAX_SEQS: u64 = 2;
+/// As many were admitted in this step as may be.
+pub const REFUSAL_MAX_ADMIT: u64 = 3;
+/// Its pages are not free.
+pub const REFUSAL_PAGES: u64 = 4;
+/// The step's tokens were used up before it.
+pub const REFUSAL_BUDGET: u64 = 5;
+/// Nobody is admitted: a starving or displaced request comes first.
+pub const REFUSAL_CLOSED: u64 = 6;
+/// Its tenant holds as many requests as it may.
+pub const REFUSAL_TENANT: u64 = 7;
+/// It was put first by the starvation guard and is not preempted yet.
+pub const REFUSAL_GUARDED: u64 = 8;
+/// As many were preempted in this step as may be.
+pub const REFUSAL_MAX_PREEMPT: u64 = 9;
+/// It cannot be shed: its stream has begun, or its pages are in use.
+pub const REFUSAL_BEGUN: u64 = 10;
+/// It is being cancelled.
+pub const REFUSAL_CANCELLED: u64 = 11;
+
+// Why a request lost its pages (event.reason of preempted).
+/// A running stream needed a page.
+pub const PREEMPTED_MEMORY: u16 = 0;
+/// The policy said so.
+pub const PREEMPTED_POLICY: u16 = 1;
+/// Nobody could go on.
+pub const PREEMPTED_STANDSTILL: u16 = 2;
 
 // Regions (pol_buffer kind).
 /// The policy's settings, UTF-8 JSON; at load.
@@ -230,9 +262,9 @@ pub struct Header {
     pub decisions_ptr: u32,
     /// 100: Bytes from one decision to the next.
     pub decision_stride: u32,
-    /// 104: Address of the tenant table. 0: none. (Later: 0.)
+    /// 104: Address of the tenant table. 0: none.
     pub tenants_ptr: u32,
-    /// 108: Entries of the tenant table. (Later: 0.)
+    /// 108: Entries of the tenant table.
     pub n_tenants: u32,
     /// 112: Seed for choices by chance, another one each step; the same again on replay.
     pub seed: u64,
@@ -240,27 +272,27 @@ pub struct Header {
     pub last_step_us: u32,
     /// 124: What this instance does.
     pub role: u32,
-    /// 128: KV bytes marked for sending and not yet acknowledged. (Later: 0.)
+    /// 128: KV bytes marked for sending and not yet acknowledged.
     pub send_backlog_bytes: u64,
-    /// 136: Measured rate of the link to decode instances, bytes a microsecond. 0: unknown. (Later: 0.)
+    /// 136: Measured rate of the link to decode instances, bytes a microsecond. 0: unknown.
     pub link_bytes_per_us: u32,
     /// 140: KV bytes of one token, all layers.
     pub kv_bytes_per_token: u32,
-    /// 144: When the tightest running stream needs its next token. 0: none. (Later: 0.)
+    /// 144: When the tightest running stream needs its next token. 0: none.
     pub decode_due_ns: i64,
     /// 152: Fixed cost of a step, microseconds. 0: not known yet.
     pub cost_fixed_us: u32,
     /// 156: Cost of a prefill token, nanoseconds. 0: not known yet.
     pub cost_token_ns: u32,
-    /// 160: Cost per token and context token, picoseconds. 0: not known. (Later: 0.)
+    /// 160: Cost per token and context token, picoseconds. 0: not known.
     pub cost_ctx_ps: u32,
     /// 164: Tokens of token_budget that the running decodes use; prefill has token_budget less this.
     pub decode_tokens: u32,
     /// 168: Decisions already in region 4, for a module that only sets chunk lengths.
     pub n_preset: u32,
-    /// 172: Address of the peer table. 0: none. (Later: 0.)
+    /// 172: Address of the peer table. 0: none.
     pub peers_ptr: u32,
-    /// 176: Entries of the peer table. (Later: 0.)
+    /// 176: Entries of the peer table.
     pub n_peers: u32,
     /// 180: Room for later minor versions.
     pub reserved: [u8; 12],
@@ -310,19 +342,19 @@ pub struct Record {
     pub predicted_output: u32,
     /// 96: Adapter of the model. 0: none. (Later: 0.)
     pub adapter: u32,
-    /// 100: Requests that came as one (n > 1, several prompts). 0: none. (Later: 0.)
+    /// 100: Requests that came as one (n > 1, several prompts), or that the client groups. 0: none.
     pub group: u32,
     /// 104: A number the client chose; the host gives it no meaning.
     pub user_tag: u64,
-    /// 112: Equal for prompts that start alike, to run them together. 0: unknown. (Later: 0.)
+    /// 112: Equal for prompts whose first pages (four, or all whole ones) are equal, to run them together. 0: shorter than a page.
     pub prefix_hash: u64,
     /// 120: Which engine action it is.
     pub kind: u8,
     /// 121: Service class.
     pub class: u8,
-    /// 122: Index of its destination in the peer table. 0: none. (Later: 0.)
+    /// 122: Index of its destination in the peer table. 0: none.
     pub peer: u16,
-    /// 124: Milliseconds left of the receiver's reservation. 0: none. (Later: 0.)
+    /// 124: Milliseconds left of a reservation that was granted here and that nobody writes to. 0: none.
     pub lease_ms_left: u32,
 }
 const _: () = assert!(core::mem::size_of::<Record>() == 128);
@@ -389,15 +421,15 @@ const _: () = assert!(core::mem::size_of::<Descriptor>() == 64);
 pub struct Peer {
     /// 0: What a record's peer names.
     pub index: u32,
-    /// 4: 0 not reachable, 1 usable, 2 draining.
+    /// 4: 0 not reachable, 1 usable, 2 refuses (draining, or full).
     pub state: u32,
     /// 8: KV bytes marked for it and not yet acknowledged.
     pub backlog_bytes: u64,
     /// 16: Measured rate, bytes a microsecond. 0: unknown.
     pub link_bytes_per_us: u32,
-    /// 20: Free pages there, as last heard.
+    /// 20: Free pages there, as last heard. (Later: 0.)
     pub free_pages: u32,
-    /// 24: Sequences running there, as last heard.
+    /// 24: Sequences running there, as last heard. (Later: 0.)
     pub running: u32,
     /// 28: Room for later minor versions.
     pub reserved: u32,
@@ -433,7 +465,7 @@ pub struct Event {
     pub kind: u16,
     /// 2: Why, by kind.
     pub reason: u16,
-    /// 4: Slot of the record.
+    /// 4: Slot that the request had. 0xFFFFFFFF: none yet.
     pub slot: u32,
     /// 8: Id of the request.
     pub id: u64,

@@ -1,12 +1,12 @@
-;; Cannot do without the capabilities 1 (preempt) and 3 (shed), which are not offered.
+;; Cannot do without the capabilities 2 (swap) and 8 (adapter), which are not offered.
 (module
   (memory (export "memory") 16)
   (data (i32.const 16) ;; the descriptor: abi/SPEC.md, 8
     "POL1" "\40\00" "\00\00" "\00\00" "\00\00" "\32\00\00\00"
-    "\0a\00\00\00\00\00\00\00" "\01\02\00\00\00\00\00\00"
-    "\60\00\00\00" "\10\00\00\00" "\a0\00\00\00" "\05\00\00\00"
+    "\04\01\00\00\00\00\00\00" "\01\02\00\00\00\00\00\00"
+    "\60\00\00\00" "\0d\00\00\00" "\a0\00\00\00" "\05\00\00\00"
     "\80\00\00\00" "\c0\00\00\00" "\00\00\00\00\00\00\00\00")
-  (data (i32.const 96) "requires-preempt")
+  (data (i32.const 96) "requires-swap")
   (data (i32.const 160) "1.0.0")
   (func (export "pol_abi_v1") (result i32) (i32.const 16))
   (global $next (mut i32) (i32.const 1024))
