@@ -3,8 +3,8 @@ package abi
 import "fmt"
 
 // Judge checks answers by the hard rules of SPEC.md, section 7. The zero value is ready; it keeps
-// scratch of the table's size, so that it allocates only when the table has grown. It belongs to one
-// goroutine.
+// scratch of the table's size, so that it allocates only when the table has grown. It belongs to
+// one goroutine.
 type Judge struct {
 	named []uint64 // per slot the turn whose answer named it
 	turn  uint64

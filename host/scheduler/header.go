@@ -61,8 +61,8 @@ func (s *Scheduler) decodeDue() (due time.Duration) {
 	return due
 }
 
-// prefixPages is how many first pages of a prompt are compared to tell prompts that start alike: one
-// may hold nothing but what a chat template puts before every prompt.
+// prefixPages is how many first pages of a prompt are compared to tell prompts that start alike:
+// one may hold nothing but what a chat template puts before every prompt.
 const prefixPages = 4
 
 // prefixHash is a number that prompts share whose first pages hold the same tokens; 0 for those

@@ -14,8 +14,8 @@ type Policy interface {
 }
 
 // Answerer is a policy that says of whom its latest answer is: a name for reports, the capabilities
-// that it was granted and the flags of its descriptor, both as in package abi. One that does not was
-// granted chunk lengths alone and wants nothing filled.
+// that it was granted and the flags of its descriptor, both as in package abi. One that does not
+// was granted chunk lengths alone and wants nothing filled.
 type Answerer interface {
 	Answered() (name string, granted uint64, flags uint32)
 }

@@ -9,8 +9,8 @@ import (
 // putStarvingFirst moves to the front what the policy has left out for too long: a running
 // sequence for MaxIdleSteps steps, a waiting one for HardAge. After a standstill everybody who
 // holds pages and still prefills comes first, and nobody is admitted until they are through:
-// otherwise whoever gave way would take the pages again. Whoever was put first once is not preempted
-// by a policy any more: it would starve for good if each time its pages went again.
+// otherwise whoever gave way would take the pages again. Whoever was put first once is not
+// preempted by a policy any more: it would starve if each time its pages went again.
 func (s *Scheduler) putStarvingFirst() {
 	starving := s.turn.list[:0]
 	for _, q := range s.held {
