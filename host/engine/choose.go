@@ -31,6 +31,54 @@ func newSampler(ask generation.Request, most int) (*sample.Sampler, error) {
 	return sampler, nil
 }
 
+// checkEmitted checks how much of a prompt is output already.
+func checkEmitted(ask generation.Request) error {
+	bad := func(format string, args ...any) error {
+		return &generation.Error{Code: generation.CodeInvalidValue, Param: "emitted_tokens",
+			Message: fmt.Sprintf(format, args...)}
+	}
+	switch n := ask.Emitted; {
+	case n < 0 || n >= len(ask.Prompt):
+		return bad("emitted_tokens is %d of %d prompt tokens; at least one was there before any "+
+			"output", n, len(ask.Prompt))
+	case ask.MaxTokens > 0 && n >= ask.MaxTokens:
+		return bad("emitted_tokens is %d and max_tokens %d: nothing may follow", n, ask.MaxTokens)
+	}
+	return nil
+}
+
+// prepareChoice makes what chooses the request's tokens, and leads it past the output that came
+// from another instance.
+func (r *request) prepareChoice() (err error) {
+	emitted := r.ask.Prompt[len(r.ask.Prompt)-r.ask.Emitted:]
+	if len(emitted) > 0 && r.reserves() {
+		return nil // Its start does it, with a form of its own.
+	}
+	if form := r.ask.Constraint; form != nil {
+		for _, token := range emitted {
+			if form.Accept(token) {
+				return &generation.Error{Code: generation.CodeInvalidValue,
+					Param: "emitted_tokens", Message: "the output has ended in the asked form " +
+						"already: nothing may follow"}
+			}
+		}
+	}
+	r.output = nil
+	if r.ask.Sampling.Adjusts() {
+		r.output = slices.Clone(emitted)
+	}
+	r.sampler, err = newSampler(r.ask, r.max-r.ask.Emitted)
+	return err
+}
+
+// reserves reports whether somebody has to start the request before it generates.
+func (r *request) reserves() bool {
+	return r.kind == scheduler.PrepareReceive && !r.started
+}
+
+// prompt is what the client asked for, without the output that came from another instance.
+func (r *request) prompt() []int32 { return r.ask.Prompt[:len(r.ask.Prompt)-r.ask.Emitted] }
+
 // outcome is what sampling did for one sequence.
 type outcome struct {
 	request  *request
@@ -102,7 +150,7 @@ func (e *Engine) changes(r *request) bool {
 // may not come at all. A constraint knows itself when the output may end; min_tokens adds nothing.
 func (e *Engine) restrict(r *request, logits []float32) {
 	if r.ask.Sampling.Adjusts() {
-		r.sampler.Adjust(logits, r.ask.Prompt, r.output)
+		r.sampler.Adjust(logits, r.prompt(), r.output)
 	}
 	if form := r.ask.Constraint; form != nil {
 		form.Mask(logits, r.max-r.generated, e.options.EOS)

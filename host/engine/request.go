@@ -25,6 +25,7 @@ type request struct {
 	accepted, first, last time.Duration
 
 	reservation *reservation // of a prepared request, until it generates by itself
+	started     bool         // of a prepared request: it generates by itself now
 	released    bool         // whoever prepared it wants it no more: that is no failure
 	send        *send        // of a remote send
 }
@@ -53,19 +54,21 @@ func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end 
 	if err := e.checkPrompt(ask.Prompt); err != nil {
 		return nil, err
 	}
-	most := e.options.Context - len(ask.Prompt)
-	if ask.MaxTokens > 0 {
-		most = min(most, ask.MaxTokens)
+	if err := checkEmitted(ask); err != nil {
+		return nil, err
 	}
-	sampler, err := newSampler(ask, most)
-	if err != nil {
+	r := &request{id: e.lastID + 1, kind: kind, ask: ask, accepted: e.Now(),
+		generated: ask.Emitted, max: e.options.Context - len(ask.Prompt) + ask.Emitted}
+	if ask.MaxTokens > 0 {
+		r.max = min(r.max, ask.MaxTokens)
+	}
+	if err := r.prepareChoice(); err != nil {
 		return nil, err
 	}
 	e.lastID++
-	r := &request{id: e.lastID, kind: kind, ask: ask, sampler: sampler, max: most,
-		accepted: e.Now()}
-	err = e.scheduler.Submit(scheduler.Request{
-		ID: r.id, Kind: kind, Prompt: ask.Prompt, MaxNew: most, Begin: begin, End: end,
+	err := e.scheduler.Submit(scheduler.Request{
+		ID: r.id, Kind: kind, Prompt: ask.Prompt, MaxNew: r.max - ask.Emitted,
+		Begin: begin, End: end,
 		Arrival: r.accepted, Pinned: ask.PinPrompt,
 		Deadline: deadline(r.accepted, ask.Hints.Deadline), Priority: ask.Hints.Priority,
 		Tenant: e.tenants.index(ask.Hints.Tenant), Class: ask.Hints.Class,
@@ -134,7 +137,8 @@ func (e *Engine) deliverToken(out outcome, now time.Duration) {
 	if r.first == 0 {
 		r.first = now
 		e.describe(r)
-		e.options.Watch.Token(true, now-r.accepted)
+		// To the reader the first one after a change of instances is one between others.
+		e.options.Watch.Token(r.ask.Emitted == 0, now-r.accepted)
 	} else {
 		e.options.Watch.Token(false, now-r.last)
 	}
@@ -176,7 +180,7 @@ func (e *Engine) finished(r *request, finish generation.Finish, err error) Finis
 	now := e.Now()
 	f := Finished{
 		ID: r.ask.ID, Tenant: r.ask.Hints.Tenant, PromptTokens: len(r.ask.Prompt),
-		OutputTokens: r.generated, Report: r.report, Total: now - r.accepted,
+		OutputTokens: r.generated - r.ask.Emitted, Report: r.report, Total: now - r.accepted,
 		Reason: string(finish), Kind: r.kind,
 	}
 	if r.first > 0 {

@@ -168,6 +168,10 @@ func (e *Engine) start(p pendingStart) error {
 	case !slices.Equal(r.ask.Prompt, p.ask.Prompt):
 		return &generation.Error{Code: generation.CodeInvalidValue, Param: "prompt",
 			Message: fmt.Sprintf("the prompt differs from the one that %q prepared", p.ask.ID)}
+	case r.ask.Emitted != p.ask.Emitted:
+		return &generation.Error{Code: generation.CodeInvalidValue, Param: "emitted_tokens",
+			Message: fmt.Sprintf("emitted_tokens is %d, but %q was prepared with %d",
+				p.ask.Emitted, p.ask.ID, r.ask.Emitted)}
 	case p.begin < 0 || p.begin > r.reservation.end:
 		return generation.Errorf(generation.CodeInvalidWindow,
 			"begin is %d, but only [0, %d) was prepared", p.begin, r.reservation.end)
@@ -227,20 +231,18 @@ func (e *Engine) proceed(r *request, begin int) error {
 // takeOver turns the reservation into a generation of its own.
 func (e *Engine) takeOver(r *request, p *pendingStart) {
 	delete(e.labels, r.ask.ID)
-	r.reservation = nil
+	r.reservation, r.started = nil, true
 	prepared := r.ask
 	r.ask = p.ask
 	r.ask.PinPrompt, r.ask.Hints = prepared.PinPrompt, prepared.Hints
 	if p.ask.MaxTokens > 0 {
 		r.max = min(r.max, p.ask.MaxTokens)
 	}
-	sampler, err := newSampler(r.ask, r.max)
-	if err != nil {
+	if err := r.prepareChoice(); err != nil {
 		p.reply(nil, err)
 		e.drop(r, generation.AsError(err))
 		return
 	}
-	r.sampler = sampler
 	p.reply(e.open(p.ctx, r), nil)
 }
 

@@ -10,6 +10,11 @@ const (
 	PathStartGenerate  = "/microserving/start_generate"
 )
 
+// emittedTokens names the field that says how many of the prompt's last tokens are output of the
+// request already: a router whose decode instance was lost in the middle of a stream has another
+// one go on behind them.
+const emittedTokens = "emitted_tokens"
+
 // PrepareReceive asks a decode instance to reserve pages for the prompt up to End, which counts
 // from the prompt's end when negative.
 type PrepareReceive struct {
@@ -51,11 +56,14 @@ type RemoteSendResponse struct {
 func DecodePrepareReceive(body []byte, l Limits) (*PrepareReceive, *Error) {
 	p, hasEnd := &PrepareReceive{}, false
 	err := p.read(body, l, func(m member) (bool, *Error) {
-		if m.name != "end" {
-			return false, nil
+		switch m.name {
+		case "end":
+			hasEnd = true
+			return true, m.offset(&p.End)
+		case emittedTokens:
+			return true, m.offset(&p.Emitted)
 		}
-		hasEnd = true
-		return true, m.offset(&p.End)
+		return false, nil
 	})
 	if err == nil {
 		err = p.window(hasEnd, "end", true)
@@ -80,6 +88,8 @@ func DecodeRemoteSend(body []byte, l Limits) (*RemoteSend, *Error) {
 			return true, m.text(&r.KVAddrInfo, MaxMetadata)
 		case "recv_rank":
 			return true, m.offset(&r.RecvRank)
+		case emittedTokens:
+			return true, m.offset(&r.Emitted)
 		case "n": // Nothing is generated.
 			_, err := m.integer(1, 1<<31)
 			return true, err
@@ -105,10 +115,13 @@ func DecodeStartGenerate(body []byte, l Limits) (*StartGenerate, *Error) {
 	s := &StartGenerate{}
 	l.internal = true
 	err := s.read(body, l, func(m member) (bool, *Error) {
-		if m.name != "begin" {
-			return false, nil
+		switch m.name {
+		case "begin":
+			return true, m.offset(&s.Begin)
+		case emittedTokens:
+			return true, m.offset(&s.Emitted)
 		}
-		return true, m.offset(&s.Begin)
+		return false, nil
 	})
 	if err == nil {
 		err = s.window(true, "begin", s.Begin != 0)
@@ -157,6 +170,7 @@ type Call struct {
 	StreamOptions   *StreamOptions  `json:"stream_options,omitempty"`
 	ReturnTokenIDs  bool            `json:"return_token_ids,omitempty"`
 	DebugConfig     DebugConfig     `json:"debug_config"`
+	Emitted         int             `json:"emitted_tokens,omitempty"`
 	Begin           *int            `json:"begin,omitempty"`
 	End             *int            `json:"end,omitempty"`
 	KVAddrInfo      string          `json:"kv_addr_info,omitempty"`

@@ -37,6 +37,9 @@ type Options struct {
 	ContinuousUsage bool
 	// ReturnTokenIDs asks for token_ids in each choice.
 	ReturnTokenIDs bool
+	// Emitted counts the last tokens of the prompt that are output already; micro-serving calls
+	// alone have it.
+	Emitted int
 	// User is free text. In micro-serving calls it is the id of the request.
 	User string
 	// Unknown counts the fields that nobody knows. They are ignored.

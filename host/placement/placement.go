@@ -1,12 +1,14 @@
-// Package placement decides which prefill and which decode instance a request gets, from what each
-// last reported. It is pure: no clock, no network, no chance.
+// Package placement decides which prefill and which decode instance a request gets, and how much of
+// its prompt each computes, from what each last reported. It is pure: no clock, no network, no
+// chance.
 //
 // What always holds:
 //
-//  1. The least loaded instance that is up and not excluded is taken; the first in the file of
-//     equals.
+//  1. The least loaded instance that is up, not draining and not excluded is taken; the first in
+//     the list of equals.
 //  2. An instance's in-flight count is the number of tickets that hold it.
-//  3. An instance is down after DownAfter failed checks in a row, and up after one that succeeds.
+//  3. An instance is down after DownAfter failed checks in a row, or at once when a request lost
+//     it, and up after one check that succeeds.
 package placement
 
 import (
@@ -43,13 +45,16 @@ type Report struct {
 	Waiting, Running int
 }
 
-// Instance is one line of a snapshot.
+// Instance is one line of a snapshot. Pending counts the prompt tokens that this pool's tickets
+// still have it compute.
 type Instance struct {
 	Name     string
 	Role     Role
 	Up       bool
+	Draining bool
 	InFlight int
 	Load     int
+	Pending  int
 }
 
 // Pool holds what is known of all instances. It serves one caller at a time.
@@ -60,14 +65,17 @@ type Pool struct {
 type instance struct {
 	name     string
 	failures int
+	draining bool
 	inFlight int
+	pending  int
 	// foreign is the load of the last report that did not come from this pool's own tickets:
 	// counting those twice would prefer whoever was not asked lately.
 	foreign int
 }
 
-func (i *instance) up() bool  { return i.failures < DownAfter }
-func (i *instance) load() int { return i.inFlight + i.foreign }
+func (i *instance) up() bool     { return i.failures < DownAfter }
+func (i *instance) usable() bool { return i.up() && !i.draining }
+func (i *instance) load() int    { return i.inFlight + i.foreign }
 
 // New makes a pool of the named instances, in the file's order. All are up until checks fail.
 func New(prefill, decode []string) (*Pool, error) {
@@ -122,26 +130,46 @@ func (p *Pool) Healthy(role Role, name string, r Report) (cameUp bool) {
 
 // Failed counts a health check that failed. It reports whether the instance just went down.
 func (p *Pool) Failed(role Role, name string) (wentDown bool) {
+	return p.fail(role, name, 1)
+}
+
+// Lost takes an instance out that a request was lost on, until a health check succeeds. It reports
+// whether the instance just went down.
+func (p *Pool) Lost(role Role, name string) (wentDown bool) {
+	return p.fail(role, name, DownAfter)
+}
+
+func (p *Pool) fail(role Role, name string, times int) (wentDown bool) {
 	i := find(p.lists[role], name)
 	if i == nil || !i.up() {
 		return false
 	}
-	i.failures++
+	i.failures += times
 	return !i.up()
 }
 
-// Snapshot lists the instances, prefill first, in the file's order.
+// Drain lets an instance finish what it has and gives it nothing new, or ends that. It reports
+// whether there is an instance of that name.
+func (p *Pool) Drain(role Role, name string, draining bool) (known bool) {
+	i := find(p.lists[role], name)
+	if i == nil {
+		return false
+	}
+	i.draining = draining
+	return true
+}
+
+// Snapshot lists the instances, prefill first, in the list's order.
 func (p *Pool) Snapshot() []Instance {
 	var all []Instance
 	for role, list := range p.lists {
 		for _, i := range list {
-			all = append(all, Instance{
-				Name: i.name, Role: Role(role), Up: i.up(), InFlight: i.inFlight, Load: i.load(),
-			})
+			all = append(all, Instance{Name: i.name, Role: Role(role), Up: i.up(),
+				Draining: i.draining, InFlight: i.inFlight, Load: i.load(), Pending: i.pending})
 		}
 	}
 	return all
 }
 
-// Ready reports whether Place could answer: at least one decode instance is up.
+// Ready reports whether Place could answer: at least one decode instance is up and takes requests.
 func (p *Pool) Ready() bool { return least(p.lists[Decode], nil) != nil }

@@ -6,6 +6,7 @@ import "slices"
 // is released. The zero value holds nothing and excludes nothing.
 type Ticket struct {
 	held     [roles]*instance
+	pending  [roles]int
 	excluded [roles][]*instance
 }
 
@@ -18,7 +19,7 @@ func (p *Pool) Place(t *Ticket) error {
 	if err := p.PlaceDecode(t); err != nil {
 		return err
 	}
-	t.take(Prefill, least(p.lists[Prefill], t.excluded[Prefill]))
+	p.PlacePrefill(t)
 	return nil
 }
 
@@ -37,11 +38,21 @@ func (p *Pool) PlaceDecode(t *Ticket) error {
 	return nil
 }
 
-// least returns the least loaded instance that is up and not excluded, the first of equals, or nil.
+// PlacePrefill gives the ticket another prefill instance and leaves its decode instance alone. It
+// reports whether one was left.
+func (p *Pool) PlacePrefill(t *Ticket) bool {
+	t.Release(Prefill)
+	t.take(Prefill, least(p.lists[Prefill], t.excluded[Prefill]))
+	return t.held[Prefill] != nil
+}
+
+// least returns the least loaded instance that is usable and not excluded, the first of equals, or
+// nil.
 func least(list, excluded []*instance) *instance {
 	var best *instance
 	for _, i := range list {
-		if i.up() && !slices.Contains(excluded, i) && (best == nil || i.load() < best.load()) {
+		if i.usable() && !slices.Contains(excluded, i) &&
+			(best == nil || i.load() < best.load()) {
 			best = i
 		}
 	}
@@ -63,20 +74,33 @@ func (t *Ticket) Instance(role Role) string {
 	return t.held[role].name
 }
 
+// Compute notes how many tokens of the prompt the instance of a role still has to compute for the
+// ticket; 0 when it is through. Releasing the instance ends it too.
+func (t *Ticket) Compute(role Role, tokens int) {
+	if i := t.held[role]; i != nil {
+		i.pending += tokens - t.pending[role]
+		t.pending[role] = tokens
+	}
+}
+
 // Release lets go of the instance of a role: the prefill instance when the KV is delivered, the
 // decode instance when the request has ended, however it ended. Releasing twice is harmless.
 func (t *Ticket) Release(role Role) {
 	if i := t.held[role]; i != nil {
+		t.Compute(role, 0)
 		i.inFlight--
 		t.held[role] = nil
 	}
 }
 
-// Exclude releases the instance of a role because the request failed there: this ticket never gets
-// it again.
+// Exclude releases the instance of a role because the request failed there: this ticket does not
+// get it again until it is forgiven.
 func (t *Ticket) Exclude(role Role) {
 	if i := t.held[role]; i != nil {
 		t.excluded[role] = append(t.excluded[role], i)
 		t.Release(role)
 	}
 }
+
+// Forgive lets the ticket have every instance again.
+func (t *Ticket) Forgive() { t.excluded = [roles][]*instance{} }
