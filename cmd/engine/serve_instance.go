@@ -199,6 +199,7 @@ func (i *instance) identity() openai.Instance {
 		Context: i.model.api.Context, Defaults: i.model.api.Defaults,
 		Compat: i.engine.compat.Digest(), Parts: parts(i.engine.compat),
 		Fingerprint: i.model.api.Fingerprint,
+		Recomputes:  i.cfg.Transfer.OnFailure == "recompute",
 	}
 	if stats, _, err := i.engine.engine.Stats(ctx); err == nil {
 		in := stats.States

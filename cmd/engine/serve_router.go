@@ -9,6 +9,7 @@ import (
 	"github.com/kvrelay/engine/host/api"
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/placement"
 	"github.com/kvrelay/engine/host/router"
 )
 
@@ -19,6 +20,9 @@ func (i *instance) openRouter(ctx context.Context) error {
 	r, err := router.New(router.Options{
 		Prefill: endpoints(c.Prefill), Decode: endpoints(c.Decode), Retries: c.Retries,
 		ConnectTimeout: c.ConnectTimeout, HealthInterval: c.HealthInterval,
+		FailLost: i.cfg.Transfer.OnFailure == "error",
+		Balance: placement.Balance{Share: c.PDBalance.Value, Auto: !c.PDBalance.Set,
+			MinRemote: c.MinRemoteTokens},
 		Watch: watch, Log: i.log,
 	})
 	if err != nil {

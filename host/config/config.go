@@ -162,12 +162,14 @@ type Transfer struct {
 
 // Router is [router] with its lists of instances.
 type Router struct {
-	Strategy       string
-	Retries        int
-	ConnectTimeout time.Duration
-	HealthInterval time.Duration
-	Prefill        []Instance
-	Decode         []Instance
+	Strategy        string
+	PDBalance       Auto[float64]
+	MinRemoteTokens int
+	Retries         int
+	ConnectTimeout  time.Duration
+	HealthInterval  time.Duration
+	Prefill         []Instance
+	Decode          []Instance
 }
 
 // Instance is one [[router.prefill]] or [[router.decode]].

@@ -163,8 +163,8 @@ var servingKeys = []row{
 		table: "transfer", key: "on_failure",
 		at:  func(c *Config) any { return &c.Transfer.OnFailure },
 		def: `"recompute"`, enum: []string{"recompute", "error"},
-		doc: "decode instance: recompute the missing part itself | error (503 " +
-			"kv_transfer_failed)",
+		doc: "decode instance: recompute the missing part itself, router: another instance goes " +
+			"on with a stream | error (503 kv_transfer_failed)",
 	},
 	{
 		table: "router", key: "strategy", at: func(c *Config) any { return &c.Router.Strategy },
@@ -172,9 +172,20 @@ var servingKeys = []row{
 		doc: "the only one now; ties go to the first in the file",
 	},
 	{
+		table: "router", key: "pd_balance", at: func(c *Config) any { return &c.Router.PDBalance },
+		def: `0.0`, least: "0", most: "1", foreign: []string{"pd_balance_factor"},
+		doc: "share of the prompt's tail that the decode instance computes; or \"auto\" = by load",
+	},
+	{
+		table: "router", key: "min_remote_tokens",
+		at:  func(c *Config) any { return &c.Router.MinRemoteTokens },
+		def: `0`, least: "0", most: "1048576",
+		doc: "fewer uncached prompt tokens than this: no remote prefill",
+	},
+	{
 		table: "router", key: "retries", at: func(c *Config) any { return &c.Router.Retries },
 		def: `1`, least: "0", most: "10",
-		doc: "other instances tried for a request, before its first token only",
+		doc: "other instances tried for a request, anew after each token that one brought",
 	},
 	{
 		table: "router", key: "connect_timeout",
@@ -185,7 +196,8 @@ var servingKeys = []row{
 		table: "router", key: "health_interval",
 		at:  func(c *Config) any { return &c.Router.HealthInterval },
 		def: `"2s"`, least: `"10ms"`, most: `"1h"`,
-		doc: "/ready of each instance is asked this often; 3 failures in a row take it out",
+		doc: "/ready of each instance is asked this often; 3 failures in a row take it out, a " +
+			"refused connection at once",
 	},
 	{
 		table: "api", key: "request_timeout",

@@ -22,6 +22,8 @@ type Instance struct {
 	Compat      string            `json:"compat"`
 	Parts       map[string]string `json:"compat_parts"`
 	Fingerprint string            `json:"fingerprint"`
+	// Recomputes says that it computes itself what a lost transfer leaves open.
+	Recomputes bool `json:"recomputes_lost"`
 	// Waiting and Running count requests now.
 	Waiting int `json:"waiting"`
 	Running int `json:"running"`

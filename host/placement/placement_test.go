@@ -137,7 +137,8 @@ func TestReplaceKeepsWhatStays(t *testing.T) {
 	a.Release(Decode) // Of an instance that is gone.
 	b.Release(Decode)
 	c.Release(Decode)
-	expect(t, fmt.Sprint(p.Snapshot()), "[{d1 decode true false 0 0 0} {d2 decode true false 0 0 0}]")
+	expect(t, fmt.Sprint(p.Snapshot()),
+		"[{d1 decode true false 0 0 0} {d2 decode true false 0 0 0}]")
 	p.Failed(Decode, "d0")
 	p.Healthy(Decode, "d0", Report{})
 }

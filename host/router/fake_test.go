@@ -29,6 +29,7 @@ type fakeInstance struct {
 	fail   map[string]*openai.Error // by path: the answer
 	block  map[string]bool          // by path: wait until the caller has gone
 	gone   chan string              // paths whose caller went
+	cut    int                      // the next stream breaks before this token; 0: does not
 	slow   chan struct{}            // remote_send waits for it
 	asked  chan struct{}            // a /live was answered while remote_send waits
 }
@@ -110,7 +111,11 @@ func (f *fakeInstance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == openai.PathRemoteSend:
 		fmt.Fprint(w, `{"status":"ok","sent_tokens":2}`)
 	case r.URL.Path == openai.PathStartGenerate:
-		generate(w)
+		f.mu.Lock()
+		call, cut := f.bodies[path.Base(r.URL.Path)], f.cut
+		f.cut = 0
+		f.mu.Unlock()
+		generate(w, call.Emitted, cut)
 	case r.URL.Path == openai.PathRelease:
 		fmt.Fprint(w, `{}`)
 	}
@@ -125,13 +130,20 @@ func (f *fakeInstance) file(w http.ResponseWriter, name string) {
 	_, _ = w.Write(data)
 }
 
-// generate streams the tokens, their finish and the usage.
-func generate(w http.ResponseWriter) {
+// generate streams the tokens behind those that were emitted, their finish and the usage. With a
+// cut above 0 the connection breaks before that many tokens.
+func generate(w http.ResponseWriter, emitted, cut int) {
 	events := openai.NewEventWriter(w, 0)
 	stop := "length"
-	for _, id := range tokens {
+	for i, id := range tokens[emitted:] {
+		if cut > 0 && emitted+i >= cut {
+			panic(http.ErrAbortHandler)
+		}
 		_ = events.Send(openai.CompletionResponse{Choices: []openai.CompletionChoice{
 			{Text: "x", TokenIDs: []int32{id}}}})
+	}
+	if cut > len(tokens) {
+		panic(http.ErrAbortHandler)
 	}
 	_ = events.Send(openai.CompletionResponse{Choices: []openai.CompletionChoice{
 		{FinishReason: &stop}}})

@@ -15,13 +15,15 @@ func (f *forward) call() *openai.Call {
 	p, h := f.ask.Sampling, f.ask.Hints
 	seed := int64(p.Seed)
 	c := &openai.Call{
-		Prompt: f.ask.Prompt, User: f.id, Temperature: &p.Temperature, TopK: &p.TopK,
+		Prompt: f.prompt(), Emitted: len(f.emitted), User: f.name(),
+		Temperature: &p.Temperature, TopK: &p.TopK,
 		MinP: &p.MinP, Seed: &seed, MinTokens: f.ask.MinTokens, Priority: h.Priority,
 		PredictedOutput: h.PredictedOutput,
 		CallPenalties: openai.CallPenalties{PresencePenalty: p.PresencePenalty,
 			FrequencyPenalty: p.FrequencyPenalty, RepetitionPenalty: p.RepetitionPenalty},
 		DebugConfig: openai.DebugConfig{
-			IgnoreEOS: f.ask.IgnoreEOS, PinnedSystemPrompt: f.ask.PinPrompt},
+			IgnoreEOS:          f.ask.IgnoreEOS,
+			PinnedSystemPrompt: f.ask.PinPrompt && len(f.emitted) == 0},
 	}
 	if p.TopP > 0 {
 		c.TopP = &p.TopP

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -62,7 +63,11 @@ func (r *Router) check(ctx context.Context, role placement.Role, name string) {
 	}
 	var changed bool
 	r.settle(func(p *placement.Pool) {
-		if err != nil {
+		switch {
+		case gone(err):
+			changed = p.Lost(role, name)
+			return
+		case err != nil:
 			changed = p.Failed(role, name)
 			return
 		}
@@ -76,6 +81,16 @@ func (r *Router) check(ctx context.Context, role placement.Role, name string) {
 	case changed:
 		r.options.Log.Info("instance is up again", "instance", name, "role", role.String())
 	}
+}
+
+// gone reports whether a check says that nobody is there, or that an instance is leaving: not only
+// that it did not answer in time.
+func gone(err error) bool {
+	if fault, ok := errors.AsType[*openai.Error](err); ok {
+		return fault.Code == openai.CodeDraining
+	}
+	dial, ok := errors.AsType[*net.OpError](err)
+	return ok && dial.Op == "dial" && !dial.Timeout()
 }
 
 // meet remembers who an instance is, learns the model from the first, and refuses one that could

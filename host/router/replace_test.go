@@ -64,7 +64,8 @@ func TestReplace(t *testing.T) {
 	}
 
 	var ticket placement.Ticket
-	if err := r.place(&ticket, true); err != nil {
+	r.settle(func(p *placement.Pool) { err = p.Place(&ticket) })
+	if err != nil {
 		t.Fatal(err)
 	}
 	next, _ := greeter(t, "one")

@@ -5,7 +5,8 @@
 //
 // What always holds:
 //
-//  1. A request is tried again elsewhere only while no token of it has been handed on.
+//  1. A reader sees each token once, whichever instances generated them: what was handed on is
+//     part of the prompt of the instance that goes on.
 //  2. A client that goes away ends the calls of its request, and its reservation is released.
 //  3. What a request counted as in flight is counted down on every way out.
 package router
@@ -32,8 +33,14 @@ type Endpoint struct{ Name, URL string }
 // Options are the instances and how patient the router is with them.
 type Options struct {
 	Prefill, Decode []Endpoint
-	// Retries is how many other instances are tried for a request.
+	// Retries is how many other instances are tried for a request, anew after each token that one
+	// of them brought.
 	Retries int
+	// FailLost makes it an error when the decode instance of a stream is lost in its middle.
+	// Otherwise another one goes on behind the tokens that were handed on.
+	FailLost bool
+	// Balance says how a prompt is shared between a prefill and a decode instance.
+	Balance placement.Balance
 	// ConnectTimeout bounds the dialling, HealthInterval is how often instances are asked.
 	ConnectTimeout, HealthInterval time.Duration
 	Watch                          Watch
@@ -184,14 +191,17 @@ func (r *Router) Model() (*Model, *openai.Error) {
 	return r.model, nil
 }
 
-// place gives the ticket its instances.
-func (r *Router) place(t *placement.Ticket, remote bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if remote {
-		return r.pool.Place(t)
+// balance says how prompts are shared.
+func (r *Router) balance() placement.Balance { return r.options.Balance }
+
+// lose takes an instance out until it answers a check.
+func (r *Router) lose(role placement.Role, name string, cause error) {
+	var down bool
+	r.settle(func(p *placement.Pool) { down = p.Lost(role, name) })
+	if down {
+		r.options.Log.Warn("instance is lost", "instance", name, "role", role.String(), "error",
+			cause)
 	}
-	return r.pool.PlaceDecode(t)
 }
 
 // settle changes a ticket under the lock and tells the watch.

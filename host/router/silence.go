@@ -5,30 +5,40 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/kvrelay/engine/host/placement"
 )
 
 // errSilent is why a call was given up whose instance has stopped answering anything.
 var errSilent = errors.New("the instance keeps its connection open and answers nothing")
 
 // How many questions in a row an instance may leave unanswered while it works for a request. To
-// give up on a prefill instance costs a computation, on a decode instance the request: it is borne
-// longer.
+// give up on either costs a computation: what was handed on stays.
 const (
 	prefillSilences = 2
-	decodeSilences  = 4
+	decodeSilences  = 3
 )
+
+// watching is an instance whose life is watched while it works for a request.
+type watching struct {
+	url      string
+	role     placement.Role
+	name     string
+	silences int
+}
 
 // longCall is a call whose answer may take long.
 type longCall struct {
-	instance, path string
-	body, to       any
-	header         http.Header
+	watching
+	path     string
+	body, to any
+	header   http.Header
 }
 
 // postWatched makes a call to an instance that may take long, as long as it lives.
 func (r *Router) postWatched(ctx context.Context, c longCall) error {
-	watched, end := r.watched(ctx, c.instance, prefillSilences)
-	err := r.post(watched, c.instance+c.path, c.body, c.to, c.header)
+	watched, end := r.watched(ctx, c.watching)
+	err := r.post(watched, c.url+c.path, c.body, c.to, c.header)
 	if silent := end(); silent && err != nil {
 		return errSilent
 	}
@@ -39,13 +49,13 @@ func (r *Router) postWatched(ctx context.Context, c longCall) error {
 // every ConnectTimeout. A process that was stopped, or a host that is cut off, closes no
 // connection; without this a call would wait for the request's own time limit. end must be called;
 // it reports whether the instance fell silent.
-func (r *Router) watched(ctx context.Context, instance string, silences int,
+func (r *Router) watched(ctx context.Context, w watching,
 ) (watched context.Context, end func() (silent bool)) {
 	watched, giveUp := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if r.fallsSilent(watched, instance, silences) {
+		if r.fallsSilent(watched, w) {
 			giveUp(errSilent)
 		}
 	}()
@@ -58,9 +68,9 @@ func (r *Router) watched(ctx context.Context, instance string, silences int,
 }
 
 // fallsSilent asks an instance whether it lives until ctx ends (false), or until it has left so
-// many questions in a row unanswered (true).
-func (r *Router) fallsSilent(ctx context.Context, instance string, silences int) bool {
-	for unanswered := 0; unanswered < silences; {
+// many questions in a row unanswered (true). With the first one it gets no new requests.
+func (r *Router) fallsSilent(ctx context.Context, w watching) bool {
+	for unanswered := 0; unanswered < w.silences; {
 		if unanswered == 0 {
 			select {
 			case <-ctx.Done():
@@ -69,11 +79,18 @@ func (r *Router) fallsSilent(ctx context.Context, instance string, silences int)
 			}
 		}
 		unanswered++
-		if r.lives(ctx, instance) {
-			unanswered = 0
-		}
+		lives := r.lives(ctx, w.url)
 		if ctx.Err() != nil {
 			return false
+		}
+		switch {
+		case lives && unanswered > 1:
+			r.check(ctx, w.role, w.name)
+			unanswered = 0
+		case lives:
+			unanswered = 0
+		case unanswered == 1:
+			r.lose(w.role, w.name, errSilent)
 		}
 	}
 	return true

@@ -1,0 +1,236 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/placement"
+)
+
+// forward is one request on its way through the instances.
+type forward struct {
+	router *Router
+	ask    generation.Request
+	out    *stream
+	id     string
+	ticket placement.Ticket
+
+	accepted time.Time
+	tries    int // attempts that brought nothing, since the last token
+	attempts int
+	emitted  []int32 // the tokens that were handed on
+	formed   bool    // the asked form has ended with the last of them
+	report   generation.Report
+}
+
+// run tries instances until one has generated to the end or the tries are used up. An attempt that
+// brought tokens counts as none: the next one goes on behind them.
+func (f *forward) run(ctx context.Context) error {
+	defer f.settle(func() {
+		f.ticket.Release(placement.Prefill)
+		f.ticket.Release(placement.Decode)
+	})
+	var last error
+	for {
+		if finish := f.over(); finish != "" {
+			f.out.send(ctx, result{update: generation.Update{Finish: finish, Report: f.report}})
+			return nil
+		}
+		if err := f.place(); err != nil {
+			if last != nil {
+				return f.wire(last) // Why says more than that nobody is left.
+			}
+			return generation.Errorf(generation.CodeNoDecode, "%v", err)
+		}
+		had := len(f.emitted)
+		err := f.attempt(ctx)
+		if err == nil || ctx.Err() != nil {
+			return f.wire(err)
+		}
+		if len(f.emitted) > had {
+			f.tries = 0
+			f.settle(f.ticket.Forgive)
+		}
+		if f.tries >= f.router.options.Retries || !f.elsewhere(err) {
+			return f.wire(err)
+		}
+		f.tries++
+		last = err
+		f.router.options.Watch.Retried(reasonOf(err))
+		f.router.options.Log.Warn("request goes on on another instance", "id", f.id,
+			"instance", f.ticket.Instance(placement.Decode), "tokens", len(f.emitted), "error", err)
+		f.settle(func() { f.ticket.Exclude(placement.Decode) })
+	}
+}
+
+// over says how the output has ended already, although nobody said so: the instance was lost
+// between the last token and the word about it. "" when more may come.
+func (f *forward) over() generation.Finish {
+	if len(f.emitted) == 0 {
+		return ""
+	}
+	most := f.ask.MaxTokens
+	if m, fault := f.router.Model(); fault == nil {
+		left := m.Instance.Context - len(f.ask.Prompt)
+		if most == 0 || left < most {
+			most = left
+		}
+	}
+	switch {
+	case f.formed:
+		return generation.FinishStop
+	case most > 0 && len(f.emitted) >= most:
+		return generation.FinishLength
+	}
+	return ""
+}
+
+// place gives the ticket its instances. Where the request has failed on every one that is up, its
+// own may be tried again: a connection was cut, and both ends live.
+func (f *forward) place() (err error) {
+	remote := f.router.balance().Worth(len(f.prompt()) - 1)
+	f.settle(func() {
+		place := f.router.pool.PlaceDecode
+		if remote {
+			place = f.router.pool.Place
+		}
+		if err = place(&f.ticket); errors.Is(err, placement.ErrTried) {
+			f.ticket.Forgive()
+			err = place(&f.ticket)
+		}
+	})
+	return err
+}
+
+// prompt is what an instance is given: what the client asked for, then what came of it so far.
+func (f *forward) prompt() []int32 { return slices.Concat(f.ask.Prompt, f.emitted) }
+
+// settle changes the ticket under the router's lock.
+func (f *forward) settle(change func()) {
+	f.router.settle(func(*placement.Pool) { change() })
+}
+
+// elsewhere reports whether another decode instance may do better: this one did not answer, it is
+// full or leaving, or it knows nothing of the request any more. In the middle of a stream that is
+// the operator's choice.
+func (f *forward) elsewhere(err error) bool {
+	if len(f.emitted) > 0 && f.router.options.FailLost {
+		return false
+	}
+	if fault, ok := errors.AsType[*openai.Error](err); ok {
+		switch fault.Code {
+		case openai.CodeQueueFull, openai.CodeDraining, openai.CodeModelLoading,
+			openai.CodeReservationNotFound:
+			return true
+		}
+		return false
+	}
+	return unreachable(err)
+}
+
+func reasonOf(err error) string {
+	if fault, ok := errors.AsType[*openai.Error](err); ok {
+		return string(fault.Code)
+	}
+	return "unreachable"
+}
+
+// attempt drives the calls of one request over the instances of the ticket, as long as the decode
+// instance lives. Each attempt has an id of its own: what an earlier one left on an instance, or
+// what still comes from there, is nothing of this one.
+func (f *forward) attempt(ctx context.Context) error {
+	f.attempts++
+	decode := f.url(placement.Decode)
+	watched, end := f.router.watched(ctx, watching{url: decode, role: placement.Decode,
+		name: f.ticket.Instance(placement.Decode), silences: decodeSilences})
+	err := f.drive(watched, decode)
+	silent := end()
+	if err != nil && silent {
+		err = errSilent
+	}
+	if err != nil && ctx.Err() == nil {
+		f.lost(ctx, placement.Decode, err)
+	}
+	return err
+}
+
+// name is the id of the current attempt.
+func (f *forward) name() string {
+	if f.attempts <= 1 {
+		return f.id
+	}
+	return fmt.Sprintf("%s.%d", f.id, f.attempts)
+}
+
+// drive makes the calls of one attempt.
+func (f *forward) drive(ctx context.Context, decode string) error {
+	begin, err := f.prefill(ctx, decode)
+	f.settle(func() { f.ticket.Release(placement.Prefill) })
+	if err != nil {
+		f.giveBack(ctx, decode)
+		return err
+	}
+	call := f.call()
+	call.Begin, call.Stream, call.ReturnTokenIDs = &begin, true, true
+	call.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
+	call.ResponseFormat = f.ask.Form
+	response, err := f.router.open(ctx, decode+openai.PathStartGenerate, call, f.headers())
+	if err != nil {
+		f.giveBack(ctx, decode)
+		return err
+	}
+	defer response.Body.Close()
+	return f.relay(ctx, response.Body)
+}
+
+// giveBack drops the reservation. Nobody waits for a silent instance: if it comes back, it hears of
+// it; if not, the lease ends.
+func (f *forward) giveBack(ctx context.Context, decode string) {
+	id := f.name()
+	if context.Cause(ctx) == errSilent {
+		go f.router.release(decode, id)
+		return
+	}
+	f.router.release(decode, id)
+}
+
+// lost takes an instance out that did not answer, until it answers a check. It is asked at once: a
+// connection that was cut says nothing about the instance.
+func (f *forward) lost(ctx context.Context, role placement.Role, err error) {
+	if !unreachable(err) {
+		return
+	}
+	name := f.ticket.Instance(role)
+	f.router.lose(role, name, err)
+	if errors.Is(err, errSilent) {
+		go f.router.check(context.WithoutCancel(ctx), role, name)
+		return
+	}
+	f.router.check(ctx, role, name)
+}
+
+func (f *forward) url(role placement.Role) string {
+	return f.router.url(role, f.ticket.Instance(role))
+}
+
+// wire words an error for the API.
+func (f *forward) wire(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if fault, ok := errors.AsType[*openai.Error](err); ok {
+		return &generation.Error{Code: generation.Code(fault.Code), Message: fault.Message,
+			Param: fault.Param}
+	}
+	if g, ok := errors.AsType[*generation.Error](err); ok {
+		return g
+	}
+	return generation.Errorf(generation.CodeTransferFailed,
+		"decode instance %s was lost after %d tokens: an instance did not answer: %v",
+		f.ticket.Instance(placement.Decode), len(f.emitted), err)
+}
