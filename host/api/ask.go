@@ -62,6 +62,7 @@ const (
 	headerTenant   = "X-Tenant"
 	headerClass    = "X-Class"
 	headerTag      = "X-Policy-Tag"
+	headerGroup    = "X-Policy-Group"
 )
 
 // maxTenant bounds a tenant's name in bytes.
@@ -107,6 +108,13 @@ func hints(h http.Header, o *openai.Options) (generation.Hints, *openai.Error) {
 			return hints, badHeader(headerTag, text, "an unsigned integer of 64 bits")
 		}
 		hints.Tag = tag
+	}
+	if text := h.Get(headerGroup); text != "" {
+		group, err := strconv.ParseUint(text, 10, 32)
+		if err != nil || group == 0 {
+			return hints, badHeader(headerGroup, text, "an integer of 32 bits, at least 1")
+		}
+		hints.Group = uint32(group)
 	}
 	return hints, nil
 }

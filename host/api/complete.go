@@ -230,6 +230,9 @@ func (t *task) estimate() int {
 // find the prompt's keys and values in the prefix cache.
 func (s *Server) beginAll(ctx context.Context, t *task) ([]*answer, error) {
 	var answers []*answer
+	if len(t.prompts)*value(t.options.N, 1) > 1 && t.ask.Hints.Group == 0 {
+		t.ask.Hints.Group = s.group()
+	}
 	for i, prompt := range t.prompts {
 		seed := s.seed(t.model, t.options)
 		var first *answer
@@ -254,6 +257,13 @@ func (s *Server) beginAll(ctx context.Context, t *task) ([]*answer, error) {
 	}
 	return answers, nil
 }
+
+// ownGroup marks the numbers that this server gives, so that they stay clear of what clients
+// choose.
+const ownGroup = 1 << 31
+
+// group numbers a call that brings several requests.
+func (s *Server) group() uint32 { return s.groups.Add(1)%ownGroup | ownGroup }
 
 // usage adds the answers up. A prompt counts once, however many answers it has; its cached tokens
 // are those that the first answer found.

@@ -20,7 +20,7 @@ func TestEveryFieldReachesTheSource(t *testing.T) {
 		"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.2,
 		"logit_bias":{"7":-3},"logprobs":2,"ignore_eos":true,"predicted_output":40,"user":"u"}`,
 		"X-Priority", "-5", "X-Deadline-Ms", "250", "X-Tenant", "blue", "X-Class", "batch",
-		"X-Policy-Tag", "18446744073709551615", "X-Request-Id", "mine")
+		"X-Policy-Tag", "18446744073709551615", "X-Policy-Group", "77", "X-Request-Id", "mine")
 	if w.Code != 200 || w.Header().Get("X-Request-Id") != "mine" {
 		t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
@@ -30,7 +30,7 @@ func TestEveryFieldReachesTheSource(t *testing.T) {
 			Seed: 11, RepetitionPenalty: 1.2, FrequencyPenalty: -1, PresencePenalty: 1,
 			LogitBias: map[int32]float64{7: -3}},
 		Hints: generation.Hints{Priority: -5, Deadline: 250 * time.Millisecond, Tenant: "blue",
-			Class: generation.ClassBatch, PredictedOutput: 40, Tag: 1<<64 - 1},
+			Class: generation.ClassBatch, PredictedOutput: 40, Tag: 1<<64 - 1, Group: 77},
 	}
 	if got := b.source.asks[0]; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -54,8 +54,12 @@ func TestAnswersToOnePromptFollowTheFirst(t *testing.T) {
 			t.Errorf("choice %d: %d %q", i, c.Index, c.Text)
 		}
 	}
-	seeds, prompt := map[uint64]int{}, 0
+	seeds, prompt, group := map[uint64]int{}, 0, b.source.asks[0].Hints.Group
 	for i, ask := range b.source.asks {
+		if ask.Hints.Group == 0 || ask.Hints.Group != group {
+			t.Errorf("request %d of one call is in group %d, the first in %d", i,
+				ask.Hints.Group, group)
+		}
 		seeds[ask.Sampling.Seed]++
 		if i < 2 { // The first answer to each prompt comes first.
 			prompt += len(ask.Prompt)

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvrelay/engine/host/access"
@@ -75,6 +76,7 @@ type Watch interface {
 type Server struct {
 	options Options
 	bodies  room
+	groups  atomic.Uint32 // calls that brought several requests
 }
 
 // New returns a server.

@@ -22,6 +22,7 @@ const (
 	CodeModelLoading        Code = "model_loading"
 	CodeDraining            Code = "draining"
 	CodeNoDecode            Code = "no_healthy_decode"
+	CodeShed                Code = "request_shed"
 	CodeTransferFailed      Code = "kv_transfer_failed"
 	CodeInternal            Code = "internal_error"
 	CodeCancelled           Code = "client_disconnected"

@@ -55,6 +55,8 @@ type Hints struct {
 	PredictedOutput uint32
 	// Tag is a number that only the policy gives a meaning.
 	Tag uint64
+	// Group is the same for requests that came as one, or that a client groups; 0 is none.
+	Group uint32
 }
 
 // Service classes, as in the policy ABI.

@@ -39,6 +39,7 @@ const (
 	CodeDraining             Code = "draining"
 	CodeNoHealthyDecode      Code = "no_healthy_decode"
 	CodeQueueTimeout         Code = "queue_timeout"
+	CodeRequestShed          Code = "request_shed"
 	CodeTooManyConnections   Code = "too_many_connections"
 	CodeKVTransferFailed     Code = "kv_transfer_failed"
 	CodeInternal             Code = "internal_error"
@@ -92,6 +93,7 @@ func Situations() []Situation {
 		{Code: CodeDraining, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeNoHealthyDecode, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeQueueTimeout, Status: 503, Type: unavailable},
+		{Code: CodeRequestShed, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeTooManyConnections, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeKVTransferFailed, Status: 503, Type: "server_error"},
 	}

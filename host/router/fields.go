@@ -63,6 +63,9 @@ func (f *forward) headers() http.Header {
 	if hints.Tag != 0 {
 		h.Set("X-Policy-Tag", strconv.FormatUint(hints.Tag, 10))
 	}
+	if hints.Group != 0 {
+		h.Set("X-Policy-Group", strconv.FormatUint(uint64(hints.Group), 10))
+	}
 	return h
 }
 
