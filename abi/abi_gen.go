@@ -468,9 +468,9 @@ type Peer struct {
 	BacklogBytes uint64
 	// Measured rate, bytes a microsecond. 0: unknown.
 	LinkBytesPerUS uint32
-	// Free pages there, as last heard. No source yet: 0.
+	// Free pages there, as last heard.
 	FreePages uint32
-	// Sequences running there, as last heard. No source yet: 0.
+	// Sequences running there, as last heard.
 	Running uint32
 }
 

@@ -6,41 +6,82 @@ import (
 	"github.com/kvrelay/engine/host/scheduler"
 )
 
-// costFit is a running least-squares fit of step time = fixed + perToken·tokens, in which older
-// steps count less and less.
+// costFit is a running least-squares fit of step time = fixed + perToken·tokens +
+// perContext·(context tokens that those tokens attend to), in which older steps count less.
 type costFit struct {
 	last time.Duration
-	// weighted sums over steps of 1, x, y, x², xy with x = tokens and y = seconds
-	n, x, y, xx, xy float64
+	// Weighted sums over steps: of 1, x and z, of their products, and of y, xy and zy, with x =
+	// tokens, z = the sum of their contexts, and y = seconds.
+	n, x, z, xx, xz, zz, y, xy, zy float64
 }
 
 // fade is how much of a step's weight is left after the next one.
 const fade = 0.98
 
-func (c *costFit) add(tokens int, took time.Duration) {
+func (c *costFit) add(tokens, context int, took time.Duration) {
 	c.last = took
-	x, y := float64(tokens), took.Seconds()
-	c.n, c.x, c.y = c.n*fade+1, c.x*fade+x, c.y*fade+y
-	c.xx, c.xy = c.xx*fade+x*x, c.xy*fade+x*y
+	x, z, y := float64(tokens), float64(context), took.Seconds()
+	for _, sum := range []struct {
+		of  *float64
+		add float64
+	}{
+		{&c.n, 1}, {&c.x, x}, {&c.z, z}, {&c.xx, x * x}, {&c.xz, x * z}, {&c.zz, z * z},
+		{&c.y, y}, {&c.xy, x * y}, {&c.zy, z * y},
+	} {
+		*sum.of = *sum.of*fade + sum.add
+	}
 }
 
-// fit returns the fixed cost and that of a token; zero while the steps seen cannot tell them apart.
-func (c *costFit) fit() (fixed, token time.Duration) {
-	spread := c.n*c.xx - c.x*c.x
-	if c.n < 2 || spread <= 1e-9*c.n*c.xx {
-		return 0, 0
+// fitted is what a step costs.
+type fitted struct {
+	fixed, token time.Duration
+	contextPS    uint32
+}
+
+// fit returns the costs; zero while the steps seen cannot tell them apart. The context's share is
+// taken away first: where it cannot be told, or would be negative, it is 0 and the rest is fitted
+// without it.
+func (c *costFit) fit() fitted {
+	mx, mz, my := c.x/max(c.n, 1), c.z/max(c.n, 1), c.y/max(c.n, 1)
+	// Sums of squares and products around the means.
+	sxx, szz, sxz := c.xx-c.n*mx*mx, c.zz-c.n*mz*mz, c.xz-c.n*mx*mz
+	sxy, szy := c.xy-c.n*mx*my, c.zy-c.n*mz*my
+	if c.n < 2 || sxx <= 1e-9*c.xx {
+		return fitted{}
 	}
-	slope := max((c.n*c.xy-c.x*c.y)/spread, 0)
-	base := max((c.y-slope*c.x)/c.n, 0)
-	return time.Duration(base * 1e9), time.Duration(slope * 1e9)
+	slope, context := sxy/sxx, 0.0
+	if det := sxx*szz - sxz*sxz; c.n >= 3 && det > 1e-6*sxx*szz {
+		token, each := (sxy*szz-szy*sxz)/det, (szy*sxx-sxy*sxz)/det
+		if token >= 0 && each >= 0 {
+			slope, context = token, each
+		}
+	}
+	slope = max(slope, 0)
+	base := max(my-slope*mx-context*mz, 0)
+	return fitted{
+		fixed: time.Duration(base * 1e9), token: time.Duration(slope * 1e9),
+		contextPS: uint32(min(context*1e12, 1<<32-1)),
+	}
 }
 
 // stepCosts is what policies are told about time and the links.
 func (e *Engine) stepCosts() scheduler.StepCosts {
-	fixed, token := e.costs.fit()
-	costs := scheduler.StepCosts{LastStep: e.costs.last, Fixed: fixed, PerToken: token}
+	f := e.costs.fit()
+	costs := scheduler.StepCosts{
+		LastStep: e.costs.last, Fixed: f.fixed, PerToken: f.token, PerContextTokenPS: f.contextPS,
+	}
 	if e.sender != nil {
-		costs.SendBacklogBytes = e.sender.Backlog()
+		costs.SendBacklogBytes = e.peers.backlog
+		costs.LinkBytesPerUS = e.peers.rate.perMicrosecond()
+		costs.Peers = e.peers.table
 	}
 	return costs
+}
+
+// contextOf sums the contexts of a plan's tokens: the token at position p attends to p+1 of them.
+func contextOf(plan *scheduler.Plan) (sum int) {
+	for _, c := range plan.Chunks {
+		sum += (c.Start + 1 + c.End) * (c.End - c.Start) / 2
+	}
+	return sum
 }

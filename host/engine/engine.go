@@ -43,6 +43,11 @@ type Options struct {
 	// RecomputeOnFailure: a reservation whose transfer failed is computed here. Otherwise its
 	// start is an error.
 	RecomputeOnFailure bool
+	// Shares are what tenants and classes get; SetShares changes them.
+	Shares Shares
+	// Lease is how long a reservation lives that nobody writes to or renews, for policies to be
+	// told; 0 tells them nothing.
+	Lease time.Duration
 	// PolicyName names the policy that is active now, for reports.
 	PolicyName func() string
 	// Clock is monotonic, from any start; nil is the system's, from New on.
@@ -74,6 +79,8 @@ type Engine struct {
 	sampled  []int32
 	raw      []float32 // a row of logits before it was changed
 	tenants  tenants
+	classes  map[uint8]Class
+	peers    peers
 	stalled  bool // the last plan was empty though there is work
 	turn     turn
 }
@@ -101,6 +108,7 @@ func New(o Options) *Engine {
 		sends: map[string]*request{}, fencing: map[string]scheduler.SequenceID{},
 	}
 	e.admission.most.Store(int64(o.MaxPending))
+	e.share(o.Shares)
 	return e
 }
 
@@ -238,16 +246,30 @@ func (e *Engine) deliver(plan *scheduler.Plan, outcomes []outcome) {
 	for _, out := range outcomes {
 		e.deliverToken(out, now)
 	}
-	for _, id := range plan.Failed {
-		e.fail(e.requests[id], generation.Errorf(generation.CodeInternal,
-			"the sequence could not get the pages it needs"))
-	}
+	e.endGivenUp(plan)
 	for i := range plan.Grants {
 		e.grant(&plan.Grants[i])
 	}
 	for i := range plan.Sends {
 		e.sealSend(&plan.Sends[i])
 	}
+}
+
+// endGivenUp ends the requests whose sequences the plan ended.
+func (e *Engine) endGivenUp(plan *scheduler.Plan) {
+	for _, shed := range plan.Shed {
+		e.fail(e.requests[shed.ID], e.shed(shed.Reason))
+	}
+	for _, id := range plan.Failed {
+		e.fail(e.requests[id], generation.Errorf(generation.CodeInternal,
+			"the sequence could not get the pages it needs"))
+	}
+}
+
+// shed is what the client is told whose request the policy refused.
+func (e *Engine) shed(reason uint16) *generation.Error {
+	return generation.Errorf(generation.CodeShed, "the scheduling policy %s refused the request "+
+		"(reason %d): try again later", e.options.PolicyName(), reason)
 }
 
 // abandon takes a failed run back and fails the requests that were part of it: the device said no
@@ -259,6 +281,7 @@ func (e *Engine) abandon(plan *scheduler.Plan, cause error) {
 		failed = append(failed, e.requests[chunk.ID])
 	}
 	e.scheduler.Abandon(plan)
+	e.endGivenUp(plan)
 	for _, r := range failed {
 		e.drop(r, generation.Errorf(generation.CodeInternal, "run step: %v", cause))
 	}

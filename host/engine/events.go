@@ -22,6 +22,9 @@ func (e *Engine) hearSend(event transfer.Event) {
 	if r == nil {
 		return
 	}
+	if event.Kind != transfer.Opened {
+		e.peers.settle(r.send, event)
+	}
 	switch event.Kind {
 	case transfer.Opened:
 		e.queueSend(r, event.From)
@@ -50,14 +53,17 @@ func (e *Engine) hearReceive(event transfer.Event) {
 	switch event.Kind {
 	case transfer.Opened:
 		res.writing, res.failed = true, nil
+		e.scheduler.SetLease(r.id, 0)
 		_ = e.scheduler.Receiving(r.id) // A second writer finds it receiving already.
 	case transfer.Delivered:
 		res.writing, res.delivered = false, true
 		r.report.BytesSent, r.report.Transfer = event.Bytes, event.Elapsed
 		must(e.scheduler.Delivered(r.id, res.end))
+		e.leased(r)
 		e.resolveStart(r)
 	case transfer.Failed:
 		res.writing, res.failed = false, event.Err
+		e.leased(r)
 		e.resolveStart(r)
 	case transfer.Expired:
 		e.expire(r)

@@ -66,15 +66,12 @@ func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end 
 		return nil, err
 	}
 	e.lastID++
-	err := e.scheduler.Submit(scheduler.Request{
+	queued := scheduler.Request{
 		ID: r.id, Kind: kind, Prompt: ask.Prompt, MaxNew: r.max - ask.Emitted,
-		Begin: begin, End: end,
-		Arrival: r.accepted, Pinned: ask.PinPrompt,
-		Deadline: deadline(r.accepted, ask.Hints.Deadline), Priority: ask.Hints.Priority,
-		Tenant: e.tenants.index(ask.Hints.Tenant), Class: ask.Hints.Class,
-		PredictedOutput: ask.Hints.PredictedOutput, UserTag: ask.Hints.Tag,
-	})
-	if err != nil {
+		Begin: begin, End: end, Pinned: ask.PinPrompt,
+	}
+	e.wishes(r, &queued)
+	if err := e.scheduler.Submit(queued); err != nil {
 		return nil, e.refusal(err, len(ask.Prompt))
 	}
 	e.requests[r.id] = r

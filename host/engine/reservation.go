@@ -97,9 +97,11 @@ func (e *Engine) grant(g *scheduler.Grant) {
 	res := r.reservation
 	res.matched = g.Matched
 	lease := fmt.Sprintf("r%d", r.id)
+	stats := e.scheduler.Stats()
 	metadata, err := e.receiver.Grant(lease, transfer.Reservation{
-		Window:   transfer.Window{Begin: g.Matched, End: g.End},
-		Segments: [][]transfer.Segment{segments(g.Segments)},
+		Window:    transfer.Window{Begin: g.Matched, End: g.End},
+		Segments:  [][]transfer.Segment{segments(g.Segments)},
+		FreePages: stats.Free + stats.Evictable, Running: stats.Holding,
 	})
 	if err != nil {
 		e.drop(r, generation.Errorf(generation.CodeQueueFull, "grant a lease: %v", err))
@@ -107,9 +109,17 @@ func (e *Engine) grant(g *scheduler.Grant) {
 	}
 	res.lease = lease
 	e.leases[lease] = r
+	e.leased(r)
 	r.report.Queue = e.Now() - r.accepted
 	res.reply(generation.Reservation{Metadata: metadata, Matched: g.Matched, End: g.End}, nil)
 	res.reply = nil
+}
+
+// leased tells policies that the time of a lease begins anew.
+func (e *Engine) leased(r *request) {
+	if e.options.Lease > 0 {
+		e.scheduler.SetLease(r.id, e.Now()+e.options.Lease)
+	}
 }
 
 // segments turns [nseg, pos, len, ...] into pairs.

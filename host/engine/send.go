@@ -18,7 +18,9 @@ type send struct {
 	outgoing Outgoing
 	reply    func(generation.Sent, error)
 	chunks   int
-	sealed   int // positions below were sealed
+	peer     uint16 // number of the receiver, 0 none
+	marked   int64  // bytes computed for it and not acknowledged
+	sealed   int    // positions below were sealed
 	// queued: the scheduler knows the sequence. cause: why it was given up, answered when the
 	// transfer has ended and nobody reads the pages.
 	queued bool
@@ -76,7 +78,9 @@ func (e *Engine) beginSend(
 	}
 	e.lastID++
 	r := &request{id: e.lastID, kind: scheduler.RemoteSend, ask: ask, accepted: e.Now(),
-		send: &send{name: fmt.Sprintf("s%d", e.lastID), window: window, reply: reply}}
+		send: &send{name: fmt.Sprintf("s%d", e.lastID), window: window, reply: reply,
+			peer: e.peers.index(metadata.Address)}}
+	e.peers.heard(r.send.peer, metadata)
 	r.send.outgoing, err = e.sender.Open(r.send.name, metadata)
 	if err != nil {
 		return nil, transferError(err)
@@ -105,11 +109,12 @@ func (e *Engine) queueSend(r *request, from int) {
 	if r.send.cause != nil || r.send.queued {
 		return
 	}
-	err := e.scheduler.Submit(scheduler.Request{
+	queued := scheduler.Request{
 		ID: r.id, Kind: scheduler.RemoteSend, Prompt: r.ask.Prompt, MaxNew: 1,
-		Begin: from, End: r.send.window.End, Arrival: r.accepted, Pinned: r.ask.PinPrompt,
-	})
-	if err != nil {
+		Begin: from, End: r.send.window.End, Pinned: r.ask.PinPrompt, Peer: r.send.peer,
+	}
+	e.wishes(r, &queued)
+	if err := e.scheduler.Submit(queued); err != nil {
 		e.cancelSend(r, e.refusal(err, len(r.ask.Prompt)))
 		return
 	}
@@ -133,6 +138,8 @@ func (e *Engine) sealSend(s *scheduler.Send) {
 		return
 	}
 	r.send.chunks++
+	tokens := s.CachedEnd - s.CachedStart + s.FreshEnd - s.FreshStart
+	e.peers.mark(r.send, int64(tokens*e.scheduler.TokenBytes()))
 	switch {
 	case s.Last:
 		r.send.outgoing.Seal()
@@ -149,6 +156,7 @@ func (e *Engine) cancelSend(r *request, cause *generation.Error) {
 		return
 	}
 	r.send.cause = cause
+	e.scheduler.Doom(r.id)
 	r.send.outgoing.Cancel()
 }
 

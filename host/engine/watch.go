@@ -59,7 +59,7 @@ type stages struct{ hear, plan, run, commit, deliver, end time.Duration }
 func (e *Engine) observeStep(plan *scheduler.Plan, at stages) {
 	tokens := plan.Decodes + plan.PrefillTokens
 	if tokens > 0 {
-		e.costs.add(tokens, at.commit-at.run)
+		e.costs.add(tokens, contextOf(plan), at.commit-at.run)
 	}
 	if e.stalled {
 		return

@@ -97,5 +97,8 @@ type StepCosts struct {
 	LinkBytesPerUS   uint32
 	// Peers is the table of those that KV is sent to: the entry at i has the index i+1. It is valid
 	// until the plan is made.
-	Peers []abi.Peer
+	Peers []Peer
 }
+
+// Peer is a row of the policies' peer table, so that those who fill it need not know their ABI.
+type Peer = abi.Peer

@@ -123,6 +123,9 @@ func (s *Scheduler) SetLimits(l Limits) error {
 // SetDraining tells policies that no new requests come.
 func (s *Scheduler) SetDraining(draining bool) { s.draining = draining }
 
+// TokenBytes is the size of one token's KV over all layers.
+func (s *Scheduler) TokenBytes() int { return s.options.KVBytesPerToken }
+
 // Work reports whether Plan could have something to do: a sequence waits, prefills or decodes. An
 // empty plan without grants, though there is work, becomes another one only through an event or
 // with time.

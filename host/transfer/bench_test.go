@@ -79,7 +79,9 @@ func (r *rig) move(tb testing.TB, id string, tokens int) (int64, time.Duration) 
 		pages[i] = kvcache.PageID(i)
 	}
 	w := Window{End: tokens}
-	text, err := r.receiver.Grant(id, Reservation{w, [][]Segment{{{Slot: 0, Count: tokens}}}})
+	text, err := r.receiver.Grant(id, Reservation{
+		Window: w, Segments: [][]Segment{{{Slot: 0, Count: tokens}}},
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -73,7 +73,9 @@ func (w *wiring) close() {
 func (w *wiring) open(id string, slot, tokens int) *Outgoing {
 	w.t.Helper()
 	window := Window{End: tokens}
-	text, err := w.receiver.Grant(id, Reservation{window, [][]Segment{{{slot, tokens}}}})
+	text, err := w.receiver.Grant(id, Reservation{
+		Window: window, Segments: [][]Segment{{{slot, tokens}}},
+	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -89,7 +91,9 @@ func (w *wiring) open(id string, slot, tokens int) *Outgoing {
 	return out
 }
 
-func fourSlots() Reservation { return Reservation{Window{End: 4}, [][]Segment{{{0, 4}}}} }
+func fourSlots() Reservation {
+	return Reservation{Window: Window{End: 4}, Segments: [][]Segment{{{0, 4}}}}
+}
 
 // firstPages is a page table of the first pages.
 func firstPages(n int) (pages []kvcache.PageID) {

@@ -102,6 +102,7 @@ func (l *Ledger) Grant(id string, res Reservation, now time.Duration) (string, e
 	text, err := l.key.sign(letter{
 		Version: ProtocolVersion, Address: l.options.Address, Lease: id,
 		Token: hex.EncodeToString(g.token[:]), Epoch: g.epoch, Compat: l.compat, Models: flat,
+		Free: max(res.FreePages, 0), Running: max(res.Running, 0),
 	})
 	if err != nil {
 		return "", err

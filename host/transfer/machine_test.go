@@ -271,7 +271,7 @@ func TestQuarantineUntilFenced(t *testing.T) {
 		if c := p.ledger.Counts(); c.Quarantined != 1 {
 			t.Fatalf("leases: %+v", c)
 		}
-		again := Reservation{p.window, [][]Segment{Compress(p.slots)}}
+		again := Reservation{Window: p.window, Segments: [][]Segment{Compress(p.slots)}}
 		if _, err := p.ledger.Grant("lease", again, 0); err == nil {
 			t.Fatal("granted again while in quarantine")
 		}

@@ -18,6 +18,8 @@ type Metadata struct {
 	Window  Window
 	// Segments are the destination's slots, one list a model.
 	Segments [][]Segment
+	// FreePages and Running are how busy the receiver was at the grant.
+	FreePages, Running int
 
 	token  Token
 	target endpoint
@@ -33,6 +35,8 @@ type letter struct {
 	Epoch   uint64  `json:"epoch"`
 	Compat  string  `json:"compat"` // hex digest of all models' Compat
 	Models  [][]int `json:"models"`
+	Free    int     `json:"free_pages,omitempty"`
+	Running int     `json:"running,omitempty"`
 }
 
 // key makes and verifies metadata strings: 32 random bytes, drawn by the receiver at start.
@@ -116,7 +120,8 @@ func parseMetadata(text string, w Window, models int) (*Metadata, *Error) {
 	if bad != nil {
 		return nil, bad
 	}
-	m := &Metadata{Address: l.Address, Lease: l.Lease, Epoch: l.Epoch, Window: w, raw: raw}
+	m := &Metadata{Address: l.Address, Lease: l.Lease, Epoch: l.Epoch, Window: w, raw: raw,
+		FreePages: l.Free, Running: l.Running}
 	if m.token, bad = l.token(); bad != nil {
 		return nil, bad
 	}

@@ -136,7 +136,9 @@ func TestCompress(t *testing.T) {
 func TestGrantRefuses(t *testing.T) {
 	p := newPair(t, 1, smallShape, Window{End: 4})
 	good := func() (string, Reservation) {
-		return "new", Reservation{Window{End: 2}, [][]Segment{{{Slot: 90, Count: 2}}}}
+		return "new", Reservation{
+			Window: Window{End: 2}, Segments: [][]Segment{{{Slot: 90, Count: 2}}},
+		}
 	}
 	id, r := good()
 	if _, err := p.ledger.Grant(id, r, 0); err != nil {
@@ -167,7 +169,9 @@ func TestGrantRefuses(t *testing.T) {
 		}
 	}
 	p.ledger.options.MaxLeases = 2
-	if _, err := p.ledger.Grant("third", Reservation{Window{}, [][]Segment{nil}}, 0); err == nil {
+	if _, err := p.ledger.Grant("third", Reservation{
+		Window: Window{}, Segments: [][]Segment{nil},
+	}, 0); err == nil {
 		t.Error("more leases than the most")
 	}
 	if len(p.ledger.leases) != 2 || len(p.ledger.byID) != 2 {

@@ -21,7 +21,7 @@ func twoModels(t *testing.T) (p *pair, draft ends, draftSlots []int) {
 	}
 	_, draftSlots = slotsFor(p.rand, s, 1, 12)
 	text, err := p.ledger.Grant("lease", Reservation{
-		p.window, [][]Segment{Compress(p.slots), Compress(draftSlots)},
+		Window: p.window, Segments: [][]Segment{Compress(p.slots), Compress(draftSlots)},
 	}, p.now)
 	if err != nil {
 		t.Fatal(err)

@@ -197,7 +197,7 @@ func TestHammer(t *testing.T) {
 func hammerOne(t *testing.T, r *rig, i int, opened chan struct{}) {
 	chance := rand.New(rand.NewPCG(uint64(i), 3))
 	id, w := fmt.Sprint(i), Window{End: 20}
-	text, err := r.receiver.Grant(id, Reservation{w, [][]Segment{{{20 * i, 20}}}})
+	text, err := r.receiver.Grant(id, Reservation{Window: w, Segments: [][]Segment{{{20 * i, 20}}}})
 	if err != nil {
 		t.Error(err)
 		return

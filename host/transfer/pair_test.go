@@ -53,7 +53,9 @@ func newPair(t testing.TB, seed uint64, s shape, w Window) *pair {
 
 func (p *pair) grant(id string) *Metadata {
 	p.t.Helper()
-	text, err := p.ledger.Grant(id, Reservation{p.window, [][]Segment{Compress(p.slots)}}, p.now)
+	text, err := p.ledger.Grant(id, Reservation{
+		Window: p.window, Segments: [][]Segment{Compress(p.slots)},
+	}, p.now)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -34,6 +34,9 @@ type ReceiverOptions struct {
 type Reservation struct {
 	Window   Window
 	Segments [][]Segment
+	// FreePages and Running tell the sender how busy the receiver is: pages that it could hand out,
+	// and sequences that hold some.
+	FreePages, Running int
 }
 
 // LeaseCounts is the number of leases in each state, for the metrics.

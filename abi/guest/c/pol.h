@@ -362,8 +362,8 @@ typedef struct {
     uint32_t state; /* 4: 0 not reachable, 1 usable, 2 refuses (draining, or full). */
     uint64_t backlog_bytes; /* 8: KV bytes marked for it and not yet acknowledged. */
     uint32_t link_bytes_per_us; /* 16: Measured rate, bytes a microsecond. 0: unknown. */
-    uint32_t free_pages; /* 20: Free pages there, as last heard. (later: 0) */
-    uint32_t running; /* 24: Sequences running there, as last heard. (later: 0) */
+    uint32_t free_pages; /* 20: Free pages there, as last heard. */
+    uint32_t running; /* 24: Sequences running there, as last heard. */
     uint32_t reserved; /* 28: Room for later minor versions. */
 } pol_peer;
 POL_ASSERT(sizeof(pol_peer) == 32, "size of pol_peer");

@@ -418,9 +418,9 @@ export class Peer {
   backlog_bytes: u64;
   /** 16: Measured rate, bytes a microsecond. 0: unknown. */
   link_bytes_per_us: u32;
-  /** 20: Free pages there, as last heard. (Later: 0.) */
+  /** 20: Free pages there, as last heard. */
   free_pages: u32;
-  /** 24: Sequences running there, as last heard. (Later: 0.) */
+  /** 24: Sequences running there, as last heard. */
   running: u32;
   /** 28: Room for later minor versions. */
   reserved: u32;

@@ -427,9 +427,9 @@ pub struct Peer {
     pub backlog_bytes: u64,
     /// 16: Measured rate, bytes a microsecond. 0: unknown.
     pub link_bytes_per_us: u32,
-    /// 20: Free pages there, as last heard. (Later: 0.)
+    /// 20: Free pages there, as last heard.
     pub free_pages: u32,
-    /// 24: Sequences running there, as last heard. (Later: 0.)
+    /// 24: Sequences running there, as last heard.
     pub running: u32,
     /// 28: Room for later minor versions.
     pub reserved: u32,

@@ -514,9 +514,9 @@ pub const Peer = extern struct {
     backlog_bytes: u64 = 0,
     /// 16: Measured rate, bytes a microsecond. 0: unknown.
     link_bytes_per_us: u32 = 0,
-    /// 20: Free pages there, as last heard. (Later: 0.)
+    /// 20: Free pages there, as last heard.
     free_pages: u32 = 0,
-    /// 24: Sequences running there, as last heard. (Later: 0.)
+    /// 24: Sequences running there, as last heard.
     running: u32 = 0,
     /// 28: Room for later minor versions.
     reserved: u32 = 0,
