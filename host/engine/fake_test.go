@@ -266,8 +266,15 @@ func (c checker) Step(Step) {
 	}
 }
 func (checker) Token(bool, time.Duration) {}
-func (checker) Finished(Finished)         {}
-func (checker) Transfer(transfer.Event)   {}
+
+// Finished counts what the metrics do, which cannot go down.
+func (c checker) Finished(f Finished) {
+	if f.OutputTokens < 0 || f.PromptTokens < 0 {
+		c.t.Errorf("%+v", f)
+	}
+}
+
+func (checker) Transfer(transfer.Event) {}
 
 // rest waits until nothing is left of any request and checks that all pages are free or cached.
 func (w *world) rest() {

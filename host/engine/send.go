@@ -78,6 +78,7 @@ func (e *Engine) beginSend(
 	}
 	e.lastID++
 	r := &request{id: e.lastID, kind: scheduler.RemoteSend, ask: ask, accepted: e.Now(),
+		generated: ask.Emitted,
 		send: &send{name: fmt.Sprintf("s%d", e.lastID), window: window, reply: reply,
 			peer: e.peers.index(metadata.Address)}}
 	e.peers.heard(r.send.peer, metadata)
