@@ -147,7 +147,7 @@ func (f *forward) attempt(ctx context.Context) error {
 	f.attempts++
 	decode := f.url(placement.Decode)
 	watched, end := f.router.watched(ctx, watching{url: decode, role: placement.Decode,
-		name: f.ticket.Instance(placement.Decode), silences: decodeSilences})
+		name: f.ticket.Instance(placement.Decode), silences: mostSilences})
 	err := f.drive(watched, decode)
 	silent := end()
 	if err != nil && silent {

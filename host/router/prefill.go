@@ -80,7 +80,7 @@ func (f *forward) send(ctx context.Context, call *openai.Call) (delivered bool, 
 		var sent openai.RemoteSendResponse
 		err = f.router.postWatched(ctx, longCall{
 			watching: watching{url: f.url(placement.Prefill), role: placement.Prefill,
-				name: f.ticket.Instance(placement.Prefill), silences: prefillSilences},
+				name: f.ticket.Instance(placement.Prefill), silences: mostSilences},
 			path: openai.PathRemoteSend, body: call, to: &sent, header: f.headers()})
 		if ctx.Err() != nil {
 			return false, ctx.Err()

@@ -231,7 +231,7 @@ func TestASlowPrefill(t *testing.T) {
 	r.options.ConnectTimeout = 20 * time.Millisecond
 	p.set(func() { p.slow = make(chan struct{}) })
 	go func() {
-		for range 4 * prefillSilences {
+		for range 4 * mostSilences {
 			<-p.asked // Each question was answered.
 		}
 		close(p.slow)

@@ -12,12 +12,9 @@ import (
 // errSilent is why a call was given up whose instance has stopped answering anything.
 var errSilent = errors.New("the instance keeps its connection open and answers nothing")
 
-// How many questions in a row an instance may leave unanswered while it works for a request. To
-// give up on either costs a computation: what was handed on stays.
-const (
-	prefillSilences = 2
-	decodeSilences  = 3
-)
+// mostSilences is how many questions in a row an instance may leave unanswered while it works for a
+// request. To give up on it costs a computation: what was handed on stays.
+const mostSilences = 2
 
 // watching is an instance whose life is watched while it works for a request.
 type watching struct {
