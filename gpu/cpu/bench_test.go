@@ -12,11 +12,12 @@ import (
 // BenchmarkMatMul times the products of a model of 135 million parameters, for a prompt and for a
 // token.
 func BenchmarkMatMul(b *testing.B) {
-	for _, isa := range []cpu.ISA{cpu.AVX2, cpu.Go} {
+	for _, isa := range []cpu.ISA{cpu.AVX512, cpu.AVX2, cpu.Go} {
 		for _, threads := range []int{1, 2} {
-			for _, dtype := range []gpu.DType{gpu.F32, gpu.F16, gpu.BF16} {
-				for _, s := range [][3]int{{512, 960, 576}, {512, 3072, 576}, {512, 576, 1536},
-					{1, 3072, 576}, {4, 3072, 576}} {
+			for _, dtype := range []gpu.DType{gpu.F32, gpu.F16, gpu.BF16, gpu.Q8_0,
+				gpu.Q4_0, gpu.Q6_K} {
+				for _, s := range [][3]int{{512, 1024, 768}, {512, 3072, 768},
+					{512, 768, 1536}, {1, 3072, 768}, {4, 3072, 768}} {
 					o := cpu.Options{Threads: threads, ISA: isa}
 					b.Run(fmt.Sprintf("%s/threads=%d/%v/%v", isa, threads, dtype, s),
 						func(b *testing.B) { benchmarkMatMul(b, o, dtype, s) })
@@ -31,7 +32,7 @@ func benchmarkMatMul(b *testing.B, o cpu.Options, dtype gpu.DType, shape [3]int)
 	d := open(b, o)
 	defer d.Close()
 	rows, n, k := shape[0], shape[1], shape[2]
-	data := bytes.Repeat([]byte{0x3c}, n*k*dtype.Bytes()) // 0.0115, or 1.06 in f16
+	data := bytes.Repeat([]byte{0x3c}, n*dtype.RowBytes(k)) // 0.0115, or 1.06 in f16
 	w, err := d.Pack(gpu.Tensor{Rows: n, Cols: k, DType: dtype, Data: data})
 	if err != nil {
 		b.Fatal(err)

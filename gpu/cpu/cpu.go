@@ -14,9 +14,10 @@ type ISA string
 
 // The instruction sets. All of them give the same bits.
 const (
-	Auto ISA = ""     // the best this processor has
-	AVX2 ISA = "avx2" // AVX2, FMA and F16C; amd64 only
-	Go   ISA = "go"   // plain Go; everywhere
+	Auto   ISA = ""       // the best this processor has
+	AVX512 ISA = "avx512" // AVX-512 F, BW, VL, DQ and VNNI; amd64 only
+	AVX2   ISA = "avx2"   // AVX2, FMA and F16C; amd64 only
+	Go     ISA = "plain"  // plain Go; everywhere
 )
 
 // maxThreads bounds the worker pool.
@@ -78,17 +79,21 @@ func choose(isa ISA) (*micro, error) {
 	switch isa {
 	case Go:
 		return goMicro(), nil
-	case Auto, AVX2:
-		if m := fastMicro(); m != nil {
+	case AVX2, AVX512:
+		if m := fastMicro(isa); m != nil {
 			return m, nil
 		}
-		if isa == Auto {
-			return goMicro(), nil
+		return nil, fmt.Errorf("cpu device: this processor lacks the instructions of %q", isa)
+	case Auto:
+		for _, best := range []ISA{AVX512, AVX2} {
+			if m := fastMicro(best); m != nil {
+				return m, nil
+			}
 		}
-		return nil, fmt.Errorf("cpu device: this processor lacks avx2, fma or f16c")
+		return goMicro(), nil
 	}
-	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q and %q",
-		isa, AVX2, Go)
+	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q, %q and %q",
+		isa, AVX512, AVX2, Go)
 }
 
 // Name implements gpu.Device.

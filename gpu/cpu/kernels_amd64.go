@@ -2,6 +2,8 @@
 
 package cpu
 
+import "github.com/kvrelay/engine/gpu"
+
 // tileF32x1AVX2 computes 1 rows of one F32 panel.
 //
 //go:noescape
@@ -107,6 +109,351 @@ func tileBF16x6AVX2(t *tile)
 //go:noescape
 func wideBF16AVX2(t *tile)
 
+// tileF32x1AVX512 computes 1 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x1AVX512(t *tile)
+
+// pairF32x1AVX512 computes 1 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x1AVX512(t *tile)
+
+// tileF32x2AVX512 computes 2 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x2AVX512(t *tile)
+
+// pairF32x2AVX512 computes 2 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x2AVX512(t *tile)
+
+// tileF32x3AVX512 computes 3 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x3AVX512(t *tile)
+
+// pairF32x3AVX512 computes 3 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x3AVX512(t *tile)
+
+// tileF32x4AVX512 computes 4 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x4AVX512(t *tile)
+
+// pairF32x4AVX512 computes 4 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x4AVX512(t *tile)
+
+// tileF32x5AVX512 computes 5 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x5AVX512(t *tile)
+
+// pairF32x5AVX512 computes 5 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x5AVX512(t *tile)
+
+// tileF32x6AVX512 computes 6 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x6AVX512(t *tile)
+
+// pairF32x6AVX512 computes 6 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x6AVX512(t *tile)
+
+// tileF32x7AVX512 computes 7 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x7AVX512(t *tile)
+
+// pairF32x7AVX512 computes 7 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x7AVX512(t *tile)
+
+// tileF32x8AVX512 computes 8 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x8AVX512(t *tile)
+
+// pairF32x8AVX512 computes 8 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x8AVX512(t *tile)
+
+// tileF32x10AVX512 computes 10 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x10AVX512(t *tile)
+
+// pairF32x10AVX512 computes 10 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x10AVX512(t *tile)
+
+// tileF32x12AVX512 computes 12 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x12AVX512(t *tile)
+
+// pairF32x12AVX512 computes 12 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x12AVX512(t *tile)
+
+// tileF32x14AVX512 computes 14 rows of one F32 panel.
+//
+//go:noescape
+func tileF32x14AVX512(t *tile)
+
+// pairF32x14AVX512 computes 14 rows of two F32 panels.
+//
+//go:noescape
+func pairF32x14AVX512(t *tile)
+
+// wideF32AVX512 computes one row of four F32 panels.
+//
+//go:noescape
+func wideF32AVX512(t *tile)
+
+// tileF16x1AVX512 computes 1 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x1AVX512(t *tile)
+
+// pairF16x1AVX512 computes 1 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x1AVX512(t *tile)
+
+// tileF16x2AVX512 computes 2 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x2AVX512(t *tile)
+
+// pairF16x2AVX512 computes 2 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x2AVX512(t *tile)
+
+// tileF16x3AVX512 computes 3 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x3AVX512(t *tile)
+
+// pairF16x3AVX512 computes 3 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x3AVX512(t *tile)
+
+// tileF16x4AVX512 computes 4 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x4AVX512(t *tile)
+
+// pairF16x4AVX512 computes 4 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x4AVX512(t *tile)
+
+// tileF16x5AVX512 computes 5 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x5AVX512(t *tile)
+
+// pairF16x5AVX512 computes 5 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x5AVX512(t *tile)
+
+// tileF16x6AVX512 computes 6 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x6AVX512(t *tile)
+
+// pairF16x6AVX512 computes 6 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x6AVX512(t *tile)
+
+// tileF16x7AVX512 computes 7 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x7AVX512(t *tile)
+
+// pairF16x7AVX512 computes 7 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x7AVX512(t *tile)
+
+// tileF16x8AVX512 computes 8 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x8AVX512(t *tile)
+
+// pairF16x8AVX512 computes 8 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x8AVX512(t *tile)
+
+// tileF16x10AVX512 computes 10 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x10AVX512(t *tile)
+
+// pairF16x10AVX512 computes 10 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x10AVX512(t *tile)
+
+// tileF16x12AVX512 computes 12 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x12AVX512(t *tile)
+
+// pairF16x12AVX512 computes 12 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x12AVX512(t *tile)
+
+// tileF16x14AVX512 computes 14 rows of one F16 panel.
+//
+//go:noescape
+func tileF16x14AVX512(t *tile)
+
+// pairF16x14AVX512 computes 14 rows of two F16 panels.
+//
+//go:noescape
+func pairF16x14AVX512(t *tile)
+
+// wideF16AVX512 computes one row of four F16 panels.
+//
+//go:noescape
+func wideF16AVX512(t *tile)
+
+// tileBF16x1AVX512 computes 1 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x1AVX512(t *tile)
+
+// pairBF16x1AVX512 computes 1 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x1AVX512(t *tile)
+
+// tileBF16x2AVX512 computes 2 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x2AVX512(t *tile)
+
+// pairBF16x2AVX512 computes 2 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x2AVX512(t *tile)
+
+// tileBF16x3AVX512 computes 3 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x3AVX512(t *tile)
+
+// pairBF16x3AVX512 computes 3 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x3AVX512(t *tile)
+
+// tileBF16x4AVX512 computes 4 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x4AVX512(t *tile)
+
+// pairBF16x4AVX512 computes 4 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x4AVX512(t *tile)
+
+// tileBF16x5AVX512 computes 5 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x5AVX512(t *tile)
+
+// pairBF16x5AVX512 computes 5 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x5AVX512(t *tile)
+
+// tileBF16x6AVX512 computes 6 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x6AVX512(t *tile)
+
+// pairBF16x6AVX512 computes 6 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x6AVX512(t *tile)
+
+// tileBF16x7AVX512 computes 7 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x7AVX512(t *tile)
+
+// pairBF16x7AVX512 computes 7 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x7AVX512(t *tile)
+
+// tileBF16x8AVX512 computes 8 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x8AVX512(t *tile)
+
+// pairBF16x8AVX512 computes 8 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x8AVX512(t *tile)
+
+// tileBF16x10AVX512 computes 10 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x10AVX512(t *tile)
+
+// pairBF16x10AVX512 computes 10 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x10AVX512(t *tile)
+
+// tileBF16x12AVX512 computes 12 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x12AVX512(t *tile)
+
+// pairBF16x12AVX512 computes 12 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x12AVX512(t *tile)
+
+// tileBF16x14AVX512 computes 14 rows of one BF16 panel.
+//
+//go:noescape
+func tileBF16x14AVX512(t *tile)
+
+// pairBF16x14AVX512 computes 14 rows of two BF16 panels.
+//
+//go:noescape
+func pairBF16x14AVX512(t *tile)
+
+// wideBF16AVX512 computes one row of four BF16 panels.
+//
+//go:noescape
+func wideBF16AVX512(t *tile)
+
 // sumSquaresAVX2 is sumSquares for n, a positive multiple of 16.
 //
 //go:noescape
@@ -146,3 +493,117 @@ func gateGELUAVX2(dst, gate, up *float32, n int)
 //
 //go:noescape
 func rotateAVX2(low, high, cos, sin *float32, n int)
+
+// tilesAVX2 are kernels by type and rows.
+var tilesAVX2 = tileTable{
+	gpu.F32: {
+		1: tileF32x1AVX2,
+		2: tileF32x2AVX2,
+		3: tileF32x3AVX2,
+		4: tileF32x4AVX2,
+		5: tileF32x5AVX2,
+		6: tileF32x6AVX2,
+	},
+	gpu.F16: {
+		1: tileF16x1AVX2,
+		2: tileF16x2AVX2,
+		3: tileF16x3AVX2,
+		4: tileF16x4AVX2,
+		5: tileF16x5AVX2,
+		6: tileF16x6AVX2,
+	},
+	gpu.BF16: {
+		1: tileBF16x1AVX2,
+		2: tileBF16x2AVX2,
+		3: tileBF16x3AVX2,
+		4: tileBF16x4AVX2,
+		5: tileBF16x5AVX2,
+		6: tileBF16x6AVX2,
+	},
+}
+
+// tilesAVX512 are kernels by type and rows.
+var tilesAVX512 = tileTable{
+	gpu.F32: {
+		1:  tileF32x1AVX512,
+		2:  tileF32x2AVX512,
+		3:  tileF32x3AVX512,
+		4:  tileF32x4AVX512,
+		5:  tileF32x5AVX512,
+		6:  tileF32x6AVX512,
+		7:  tileF32x7AVX512,
+		8:  tileF32x8AVX512,
+		10: tileF32x10AVX512,
+		12: tileF32x12AVX512,
+		14: tileF32x14AVX512,
+	},
+	gpu.F16: {
+		1:  tileF16x1AVX512,
+		2:  tileF16x2AVX512,
+		3:  tileF16x3AVX512,
+		4:  tileF16x4AVX512,
+		5:  tileF16x5AVX512,
+		6:  tileF16x6AVX512,
+		7:  tileF16x7AVX512,
+		8:  tileF16x8AVX512,
+		10: tileF16x10AVX512,
+		12: tileF16x12AVX512,
+		14: tileF16x14AVX512,
+	},
+	gpu.BF16: {
+		1:  tileBF16x1AVX512,
+		2:  tileBF16x2AVX512,
+		3:  tileBF16x3AVX512,
+		4:  tileBF16x4AVX512,
+		5:  tileBF16x5AVX512,
+		6:  tileBF16x6AVX512,
+		7:  tileBF16x7AVX512,
+		8:  tileBF16x8AVX512,
+		10: tileBF16x10AVX512,
+		12: tileBF16x12AVX512,
+		14: tileBF16x14AVX512,
+	},
+}
+
+// pairsAVX512 are kernels by type and rows.
+var pairsAVX512 = tileTable{
+	gpu.F32: {
+		1:  pairF32x1AVX512,
+		2:  pairF32x2AVX512,
+		3:  pairF32x3AVX512,
+		4:  pairF32x4AVX512,
+		5:  pairF32x5AVX512,
+		6:  pairF32x6AVX512,
+		7:  pairF32x7AVX512,
+		8:  pairF32x8AVX512,
+		10: pairF32x10AVX512,
+		12: pairF32x12AVX512,
+		14: pairF32x14AVX512,
+	},
+	gpu.F16: {
+		1:  pairF16x1AVX512,
+		2:  pairF16x2AVX512,
+		3:  pairF16x3AVX512,
+		4:  pairF16x4AVX512,
+		5:  pairF16x5AVX512,
+		6:  pairF16x6AVX512,
+		7:  pairF16x7AVX512,
+		8:  pairF16x8AVX512,
+		10: pairF16x10AVX512,
+		12: pairF16x12AVX512,
+		14: pairF16x14AVX512,
+	},
+	gpu.BF16: {
+		1:  pairBF16x1AVX512,
+		2:  pairBF16x2AVX512,
+		3:  pairBF16x3AVX512,
+		4:  pairBF16x4AVX512,
+		5:  pairBF16x5AVX512,
+		6:  pairBF16x6AVX512,
+		7:  pairBF16x7AVX512,
+		8:  pairBF16x8AVX512,
+		10: pairBF16x10AVX512,
+		12: pairBF16x12AVX512,
+		14: pairBF16x14AVX512,
+	},
+}

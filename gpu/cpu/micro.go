@@ -40,13 +40,16 @@ type tileKernel func(*tile)
 // plainTypes counts the types that are not quantised; they come first.
 const plainTypes = gpu.BF16 + 1
 
+// tileTable is kernels by type and rows; nil where there is none.
+type tileTable [plainTypes][tileRows + 1]tileKernel
+
 // micro is a set of inner loops. All sets give the same bits.
 type micro struct {
 	name          ISA
-	tall          int                                  // the rows that tiles are best cut into
-	tiles         [plainTypes][tileRows + 1]tileKernel // by type and rows up to tall; one panel
-	pairs         [plainTypes][tileRows + 1]tileKernel // pairPanels panels; nil where tiles do
-	wide          [plainTypes]tileKernel               // one row, widePanels panels
+	tall          int                    // the rows that tiles are best cut into
+	tiles         tileTable              // one panel, every height up to tall
+	pairs         tileTable              // pairPanels panels; empty where one panel is as good
+	wide          [plainTypes]tileKernel // one row, widePanels panels
 	sumSquares    func(lanes *[normLanes]float64, x []float32)
 	scaleWeighted func(dst, x, weight []float32, n norm)
 	scaleRow      func(x []float32, f float32)
@@ -85,6 +88,26 @@ func goMicro() *micro {
 		}
 	}
 	return m
+}
+
+// complete fills the heights that a table lacks, up to tall, with two kernels one after the other.
+func (t *tileTable) complete(tall int) {
+	for dtype := range t {
+		for rows := 1; rows <= tall; rows++ {
+			if t[dtype][rows] != nil {
+				continue
+			}
+			upper, lower := t[dtype][rows-1], t[dtype][1]
+			t[dtype][rows] = func(call *tile) {
+				upper(call)
+				rest, above := *call, uintptr(rows-1)
+				rest.a = unsafe.Add(call.a, above*call.lda)
+				rest.c = unsafe.Add(call.c, above*call.ldc)
+				rest.init = unsafe.Add(call.init, above*call.ldi)
+				lower(&rest)
+			}
+		}
+	}
 }
 
 // lanes are the weights of one step of a panel.

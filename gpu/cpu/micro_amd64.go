@@ -1,6 +1,6 @@
 package cpu
 
-//go:generate go run asm/gen.go asm/rows.go
+//go:generate go run asm/gen.go asm/rows.go asm/tiles512.go
 
 import (
 	"unsafe"
@@ -9,22 +9,26 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// fastMicro is the set of this processor's vector instructions, or nil.
-func fastMicro() *micro {
-	if !cpu.X86.HasAVX2 || !cpu.X86.HasFMA || !cpu.X86.HasF16C {
+// fastMicro is the set for an instruction set, or nil where the processor lacks it.
+func fastMicro(isa ISA) *micro {
+	x := &cpu.X86
+	switch {
+	case !x.HasAVX2 || !x.HasFMA || !x.HasF16C:
 		return nil
+	case isa == AVX2:
+		return avx2Micro()
+	case isa == AVX512 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ &&
+		x.HasAVX512VNNI:
+		return avx512Micro()
 	}
+	return nil
+}
+
+func avx2Micro() *micro {
 	return &micro{
-		name: AVX2,
-		tall: 6,
-		tiles: [plainTypes][tileRows + 1]tileKernel{
-			gpu.F32: {nil, tileF32x1AVX2, tileF32x2AVX2, tileF32x3AVX2,
-				tileF32x4AVX2, tileF32x5AVX2, tileF32x6AVX2},
-			gpu.F16: {nil, tileF16x1AVX2, tileF16x2AVX2, tileF16x3AVX2,
-				tileF16x4AVX2, tileF16x5AVX2, tileF16x6AVX2},
-			gpu.BF16: {nil, tileBF16x1AVX2, tileBF16x2AVX2, tileBF16x3AVX2,
-				tileBF16x4AVX2, tileBF16x5AVX2, tileBF16x6AVX2},
-		},
+		name:          AVX2,
+		tall:          6,
+		tiles:         tilesAVX2,
 		wide:          [...]tileKernel{wideF32AVX2, wideF16AVX2, wideBF16AVX2},
 		sumSquares:    sumSquaresFast,
 		scaleWeighted: scaleWeightedFast,
@@ -37,6 +41,16 @@ func fastMicro() *micro {
 		rotate: rotateFast,
 		quant:  goQuantMicro(),
 	}
+}
+
+func avx512Micro() *micro {
+	m := avx2Micro()
+	m.name, m.tall = AVX512, tileRows
+	m.tiles, m.pairs = tilesAVX512, pairsAVX512
+	m.tiles.complete(m.tall)
+	m.pairs.complete(m.tall)
+	m.wide = [...]tileKernel{wideF32AVX512, wideF16AVX512, wideBF16AVX512}
+	return m
 }
 
 // The fast functions give the assembly whole vectors and plain Go the rest: the bits are the same.

@@ -3,4 +3,4 @@
 package cpu
 
 // fastMicro is nil: this architecture has plain Go only.
-func fastMicro() *micro { return nil }
+func fastMicro(ISA) *micro { return nil }

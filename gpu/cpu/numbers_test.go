@@ -129,7 +129,7 @@ func TestHalf(t *testing.T) {
 // TestRowFunctions holds the assembly of the row functions to their Go twins on every kind of
 // number.
 func TestRowFunctions(t *testing.T) {
-	fast := fastMicro()
+	fast := fastMicro(AVX2)
 	if fast == nil {
 		t.Skip("plain Go only on this processor")
 	}

@@ -24,6 +24,8 @@ func TestSuite(t *testing.T) {
 		{Threads: 1, ISA: cpu.Go, FloatActivations: true},
 		{Threads: 1, ISA: cpu.AVX2}, {Threads: 3, ISA: cpu.AVX2},
 		{Threads: 3, ISA: cpu.AVX2, FloatActivations: true},
+		{Threads: 1, ISA: cpu.AVX512}, {Threads: 3, ISA: cpu.AVX512},
+		{Threads: 3, ISA: cpu.AVX512, FloatActivations: true},
 	} {
 		d := open(t, o)
 		name := d.Name() + " " + d.Numerics()

@@ -1,0 +1,155 @@
+//go:build ignore
+
+package main
+
+import "fmt"
+
+// heights512 are the rows that AVX-512 tiles are written for; the device puts others together.
+var heights512 = []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14}
+
+// rowBases hold the addresses of rows 0, 3, 6 and so on of the activations.
+var rowBases = []string{"SI", "R9", "R11", "R12", "R13"}
+
+// tiles512 writes all of them.
+func (g *generator) tiles512() {
+	for _, t := range []string{"F32", "F16", "BF16"} {
+		for _, rows := range heights512 {
+			g.tile512(t, rows, 1)
+			g.tile512(t, rows, 2)
+		}
+		g.wide512(t)
+	}
+}
+
+// tile512 writes the kernel of rows × 16·panels outputs. Z0… hold an accumulator for each row and
+// panel; each output is one FMA chain over k. Z30 and Z31 hold the weights of a step, Z28 and Z29
+// an activation in all lanes.
+func (g *generator) tile512(dtype string, rows, panels int) {
+	kind, doc := "tile", fmt.Sprintf("computes %d rows of one %s panel.", rows, dtype)
+	if panels == 2 {
+		kind, doc = "pair", fmt.Sprintf("computes %d rows of two %s panels.", rows, dtype)
+	}
+	name := fmt.Sprintf("%s%sx%dAVX512", kind, dtype, rows)
+	g.function(name, "(t *tile)", doc, 8)
+	g.p("MOVQ t+0(FP), AX")
+	g.p("MOVQ %d(AX), BX", fieldInit)
+	g.p("MOVQ %d(AX), DX", fieldLDI)
+	for r := range rows {
+		for p := range panels {
+			g.p("VMOVUPS %d(BX), Z%d", 64*p, panels*r+p)
+		}
+		if r+1 < rows {
+			g.p("ADDQ DX, BX")
+		}
+	}
+	g.p("MOVQ %d(AX), CX", fieldK)
+	g.p("MOVQ %d(AX), SI", fieldA)
+	g.p("MOVQ %d(AX), R8", fieldLDA)
+	g.rowBases(rows)
+	g.p("MOVQ %d(AX), DI", fieldB)
+	g.p("MOVQ %d(AX), R10", fieldLDB)
+	if panels == 2 {
+		g.p("MOVQ %d(AX), BX", fieldPanel)
+		g.p("ADDQ DI, BX")
+	}
+	g.loopBy(name, 2, func(steps int) {
+		for u := range steps {
+			g.step512(dtype, rows, panels, u)
+		}
+		for _, base := range rowBases[:(rows+2)/3] {
+			g.p("ADDQ $%d, %s", 4*steps, base)
+		}
+		for _, b := range []string{"DI", "BX"}[:panels] {
+			g.p("LEAQ (%s)(R10*%d), %s", b, steps, b)
+		}
+	})
+	g.p("MOVQ %d(AX), DX", fieldC)
+	g.p("MOVQ %d(AX), R11", fieldLDC)
+	for r := range rows {
+		for p := range panels {
+			g.p("VMOVUPS Z%d, %d(DX)", panels*r+p, 64*p)
+		}
+		if r+1 < rows {
+			g.p("ADDQ R11, DX")
+		}
+	}
+	g.p("VZEROUPPER")
+	g.p("RET")
+}
+
+// rowBases fills those registers that rows need, from SI and the distance R8.
+func (g *generator) rowBases(rows int) {
+	if rows > 3 {
+		g.p("LEAQ (R8)(R8*2), DX")
+	}
+	for i := 1; i < (rows+2)/3; i++ {
+		g.p("LEAQ (%s)(DX*1), %s", rowBases[i-1], rowBases[i])
+	}
+}
+
+// rowAddress is that of a byte of row r, rows being R8 apart.
+func rowAddress(r, offset int) string {
+	return fmt.Sprintf("%d(%s)%s", offset, rowBases[r/3], [3]string{"", "(R8*1)", "(R8*2)"}[r%3])
+}
+
+// step512 writes step u of an unrolled turn.
+func (g *generator) step512(dtype string, rows, panels, u int) {
+	for p, b := range []string{"DI", "BX"}[:panels] {
+		g.load512(dtype, fmt.Sprintf("(%s)%s", b, [2]string{"", "(R10*1)"}[u]), 30+p)
+	}
+	for r := range rows {
+		g.p("VBROADCASTSS %s, Z%d", rowAddress(r, 4*u), 28+r&1)
+		for p := range panels {
+			g.p("VFMADD231PS Z%d, Z%d, Z%d", 30+p, 28+r&1, panels*r+p)
+		}
+	}
+}
+
+// load512 writes the widening of sixteen weights.
+func (g *generator) load512(dtype, address string, register int) {
+	switch dtype {
+	case "F32":
+		g.p("VMOVUPS %s, Z%d", address, register)
+	case "F16":
+		g.p("VCVTPH2PS %s, Z%d", address, register)
+	case "BF16":
+		g.p("VPMOVZXWD %s, Z%d", address, register)
+		g.p("VPSLLD $16, Z%d, Z%d", register, register)
+	}
+}
+
+// wide512 writes the kernel of one row × four panels.
+func (g *generator) wide512(dtype string) {
+	name := fmt.Sprintf("wide%sAVX512", dtype)
+	g.function(name, "(t *tile)", "computes one row of four "+dtype+" panels.", 8)
+	g.p("MOVQ t+0(FP), AX")
+	g.p("MOVQ %d(AX), BX", fieldInit)
+	for i := range 4 {
+		g.p("VMOVUPS %d(BX), Z%d", 64*i, i)
+	}
+	g.p("MOVQ %d(AX), CX", fieldK)
+	g.p("MOVQ %d(AX), SI", fieldA)
+	g.p("MOVQ %d(AX), DI", fieldB)
+	g.p("MOVQ %d(AX), R10", fieldLDB)
+	g.p("MOVQ %d(AX), R12", fieldPanel)
+	g.p("LEAQ (R12)(R12*2), BX")
+	g.p("ADDQ DI, BX")
+	g.loopBy(name, unroll, func(steps int) {
+		for u := range steps {
+			g.p("VBROADCASTSS %d(SI), Z28", 4*u)
+			for i, b := range []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"} {
+				g.load512(dtype, b, 30)
+				g.p("VFMADD231PS Z30, Z28, Z%d", i)
+			}
+			g.p("ADDQ R10, DI")
+			g.p("ADDQ R10, BX")
+		}
+		g.p("ADDQ $%d, SI", 4*steps)
+	})
+	g.p("MOVQ %d(AX), DX", fieldC)
+	for i := range 4 {
+		g.p("VMOVUPS Z%d, %d(DX)", i, 64*i)
+	}
+	g.p("VZEROUPPER")
+	g.p("RET")
+}
