@@ -147,6 +147,11 @@ func (i *instance) reloadNumbers(ctx context.Context, changes []config.Change,
 			return fmt.Errorf("apply [scheduler]: %w", err)
 		}
 	}
+	if i.engine != nil && (changed(changes, "tenants") || changed(changes, "class")) {
+		if err := i.engine.engine.SetShares(ctx, shares(after)); err != nil {
+			return fmt.Errorf("apply [tenants] and [class]: %w", err)
+		}
+	}
 	if i.engine != nil && i.engine.sender != nil {
 		i.engine.sender.SetRate(int64(after.Transfer.MaxRate))
 		if err := i.engine.sender.SetPeers(after.Transfer.Peers); err != nil {
@@ -163,7 +168,8 @@ func (i *instance) keep(changes []config.Change, after *config.Config) {
 	if slices.ContainsFunc(changes, func(c config.Change) bool { return !i.takes(c) }) {
 		running := *i.cfg
 		running.Policy, running.Policies = after.Policy, after.Policies
-		running.Scheduler = after.Scheduler
+		running.Scheduler, running.Tenants = after.Scheduler, after.Tenants
+		running.Class = after.Class
 		running.Transfer.Peers = after.Transfer.Peers
 		running.Transfer.MaxRate = after.Transfer.MaxRate
 		running.Telemetry.LogLevel = after.Telemetry.LogLevel

@@ -6,12 +6,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"math"
 	"strconv"
 	"sync"
 
 	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/engine"
+	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/model"
 	"github.com/kvrelay/engine/host/scheduler"
 	"github.com/kvrelay/engine/host/transfer"
@@ -67,7 +69,8 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 		Vocabulary: about.Vocabulary, EOS: about.EOS,
 		MaxPending:         s.cfg.Scheduler.MaxQueue + s.cfg.Scheduler.MaxNumSeqs,
 		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
-		PolicyName:         s.policies.observer.name, Log: s.log,
+		Shares:             shares(s.cfg), Lease: s.cfg.Transfer.Lease,
+		PolicyName: s.policies.observer.name, Log: s.log,
 	}
 	if s.watch != nil {
 		o.Watch = s.watch
@@ -162,6 +165,23 @@ func (s *setup) schedulerOptions(pages int) scheduler.Options {
 	o.Seed = uint64(s.cfg.Policy.Seed)
 	o.KVBytesPerToken = int(s.prefixSize) / o.PageSize
 	return o
+}
+
+// shares are what [tenants] and [class] give.
+func shares(cfg *config.Config) engine.Shares {
+	s := engine.Shares{Classes: map[uint8]engine.Class{
+		generation.ClassInteractive: toClass(cfg.Class.Interactive),
+		generation.ClassBatch:       toClass(cfg.Class.Batch),
+	}}
+	for _, t := range cfg.Tenants {
+		s.Tenants = append(s.Tenants, engine.Tenant{Name: t.Name,
+			WeightMilli: uint32(math.Round(t.Weight * 1000)), MaxSeqs: uint32(t.MaxSeqs)})
+	}
+	return s
+}
+
+func toClass(c config.Class) engine.Class {
+	return engine.Class{Deadline: c.Deadline, TokenGap: c.ITL}
 }
 
 // requests are the options that say what requests of at most context tokens hold. Pages slide out

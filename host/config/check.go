@@ -30,8 +30,8 @@ func (c *checker) root(values map[string]any) {
 		switch {
 		case name == "version":
 			c.version(values[name], n)
-		case name == "policies":
-			// Names of the user's own: checked by policies.
+		case name == "policies" || name == "tenants":
+			// Names of the user's own: checked by policies and tenants.
 		case isTable(name):
 			c.table(name, values[name], n)
 		default:

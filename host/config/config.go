@@ -27,6 +27,8 @@ type Config struct {
 	Scheduler Scheduler
 	Policy    Policy
 	Policies  []PolicyModule // in the order of the file
+	Tenants   []Tenant       // in the order of the file
+	Class     Classes
 	Transfer  Transfer
 	Router    Router
 	API       API

@@ -27,6 +27,7 @@ func Diff(before, after *Config) []Change {
 		changes = append(changes, Change{"auth.keys", countKeys(before), countKeys(after), true})
 	}
 	changes = append(changes, diffPolicies(before.Policies, after.Policies)...)
+	changes = append(changes, diffTenants(before.Tenants, after.Tenants)...)
 	lists := []struct {
 		key           string
 		before, after []Instance

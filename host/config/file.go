@@ -84,6 +84,7 @@ func parseUnder(name, text string, environ []string) (*Config, []Problem) {
 	c.config.file = f
 	c.root(values)
 	c.policies(values["policies"], f.root.child("policies"))
+	c.tenants(values["tenants"], f.root.child("tenants"))
 	c.environment(environ)
 	c.together()
 	slices.SortStableFunc(c.problems, func(a, b Problem) int {

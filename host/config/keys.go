@@ -17,6 +17,9 @@ var sections = []section{
 	{name: "policy"},
 	{name: "policy.limits"},
 	{name: "policies", sample: policiesSample},
+	{name: "tenants", sample: tenantsSample},
+	{name: "class.interactive", doc: "requests with X-Class: interactive"},
+	{name: "class.batch", doc: "requests with X-Class: batch"},
 	{name: "transfer", doc: "KV from prefill to decode"},
 	{name: "router", doc: `role = "router"`},
 	{name: "router.prefill", list: true, sample: routerSample},
@@ -38,6 +41,12 @@ const policiesSample = `
 # or, in place of the three, one expression for each request; the smallest runs first:
 # score = "remaining_prefill - 200*age_s" # words: fields of abi/SPEC.md, age_s, deadline_s, budget
 # chunk = "min(1024, budget)"          # prompt tokens of it in one step
+`
+
+const tenantsSample = `
+# [tenants.acme]                       # one table for each tenant; without one: weight 1, no bound
+# weight   = 1.0                       # share for policies that weigh tenants → weight_milli / 1000
+# max_seqs = 0                         # requests that may hold pages; 0 = no bound of its own
 `
 
 const routerSample = `

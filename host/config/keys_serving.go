@@ -124,6 +124,30 @@ var servingKeys = []row{
 		doc: "lines per second from a module; more are counted and dropped",
 	},
 	{
+		table: "class.interactive", key: "deadline",
+		at:  func(c *Config) any { return &c.Class.Interactive.Deadline },
+		def: `"0s"`, least: `"0s"`, most: `"24h"`, reload: true,
+		doc: "deadline_ns = arrival + this when the request brings none; \"0s\" = none",
+	},
+	{
+		table: "class.interactive", key: "itl",
+		at:  func(c *Config) any { return &c.Class.Interactive.ITL },
+		def: `"0s"`, least: `"0s"`, most: `"1h"`, reload: true,
+		doc: "longest gap wanted between two tokens → decode_due_ns; \"0s\" = none",
+	},
+	{
+		table: "class.batch", key: "deadline",
+		at:  func(c *Config) any { return &c.Class.Batch.Deadline },
+		def: `"0s"`, least: `"0s"`, most: `"24h"`, reload: true,
+		doc: "deadline_ns = arrival + this when the request brings none; \"0s\" = none",
+	},
+	{
+		table: "class.batch", key: "itl",
+		at:  func(c *Config) any { return &c.Class.Batch.ITL },
+		def: `"0s"`, least: `"0s"`, most: `"1h"`, reload: true,
+		doc: "longest gap wanted between two tokens → decode_due_ns; \"0s\" = none",
+	},
+	{
 		table: "transfer", key: "transports",
 		at:  func(c *Config) any { return &c.Transfer.Transports },
 		def: `["tcp"]`, enum: []string{"tcp"}, doc: "in order of preference: tcp",

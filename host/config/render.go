@@ -121,6 +121,10 @@ func writeTables(w io.Writer, c *Config) {
 			fmt.Fprintf(w, "config = %s\n", formatJSON(p.Config))
 		}
 	}
+	for _, t := range c.Tenants {
+		fmt.Fprintf(w, "\n[tenants.%s]\nweight   = %s\nmax_seqs = %d\n", formatKey(t.Name),
+			formatFraction(t.Weight), t.MaxSeqs)
+	}
 	for _, list := range []struct {
 		name      string
 		instances []Instance
