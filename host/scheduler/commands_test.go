@@ -17,6 +17,8 @@ func (sc *script) do(verb string, words []string) string {
 		return sc.options(words)
 	case "text":
 		return sc.text(words)
+	case "mixed":
+		return sc.mixed(words)
 	case "local":
 		return sc.submit(Local, words)
 	case "send":
@@ -30,8 +32,7 @@ func (sc *script) do(verb string, words []string) string {
 	case "pages":
 		return sc.pool()
 	case "peek":
-		n := len(sc.texts[words[0]])
-		return fmt.Sprintf("%d of %d", sc.s.cache.Peek(sc.texts[words[0]]), n)
+		return sc.peek(words[0])
 	case "state":
 		return sc.state(words[0])
 	case "table":

@@ -64,7 +64,10 @@ func (s *Scheduler) advance(q *sequence, chunk Chunk) {
 func (s *Scheduler) Abandon(p *Plan) {
 	for _, q := range s.copied { // The copied part of the tail page never came to be.
 		full := q.matched - q.matched%s.options.PageSize
-		q.computed, q.matched = full, full
+		if q.item(full) != nil {
+			s.backTo(q, full)
+		}
+		q.computed, q.matched = min(full, q.computed), min(full, q.matched)
 		s.rewind(q)
 		s.touch(q)
 	}

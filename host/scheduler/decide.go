@@ -111,7 +111,7 @@ func (s *Scheduler) somethingFits() bool {
 	fits := false
 	for _, q := range s.held {
 		if n := q.remaining(); n > 0 && q.state != Decoding && !fits {
-			n = s.chunk(entry{q: q, tokens: auto}, n)
+			n = s.chunk(entry{q: q, tokens: auto}, q.computed)
 			need := s.pagesFor(q.computed+n) - len(q.pages)
 			fits = n > 0 && (need <= 0 || s.room(need, false))
 		}
@@ -119,7 +119,7 @@ func (s *Scheduler) somethingFits() bool {
 	if len(s.held) < s.limits.MaxSeqs && s.limits.MaxAdmit > 0 {
 		for _, q := range s.queue {
 			if n := q.remaining(); n > 0 && !fits && !s.tenantFull(q) {
-				n = s.chunk(entry{q: q, tokens: auto}, n)
+				n = s.chunk(entry{q: q, tokens: auto}, q.hint)
 				fits = n > 0 && s.room(s.pagesFor(q.hint+n), true)
 			}
 		}

@@ -27,7 +27,7 @@ func (s *Scheduler) decode() {
 	slices.SortStableFunc(list, s.byTurn)
 	s.turn.list = list
 	for _, q := range list {
-		if s.turn.budget == 0 {
+		if s.turn.budget <= s.turn.kept {
 			return
 		}
 		if q.state == Decoding && s.makeRoom(q) {

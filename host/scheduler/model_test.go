@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
@@ -74,8 +75,17 @@ func (m *fakeModel) run(b *batch.Batch) (rows []uint64, err error) {
 			}
 			written[item.Pages[page]] = k
 		}
-		for i, token := range item.Tokens {
+		tokens := slices.Clone(item.Tokens)
+		for _, e := range item.Embeds {
+			for i, value := range e.Values {
+				tokens[e.Start-item.Start+i] = int32(value)
+			}
+		}
+		for i, token := range tokens {
 			at := item.Start + i
+			if token < 0 {
+				return nil, fmt.Errorf("item %d: position %d has no token and no vector", k, at)
+			}
 			*m.at(item.Pages, at) = entryOf(m.digest(item.Pages, at, at), token)
 		}
 		for l := range item.Logits {

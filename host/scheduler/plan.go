@@ -118,6 +118,7 @@ type turn struct {
 	list  []*sequence
 
 	budget   int // Tokens left.
+	kept     int // Of them, those that decodes leave.
 	admitted int
 	ended    bool // The budget cut a chunk short: the list ends.
 	// closed: nobody else is admitted in this step, because a starving sequence did not fit or a
@@ -145,6 +146,7 @@ func (s *Scheduler) Plan(now time.Duration, costs StepCosts) *Plan {
 	s.decide(costs)
 	s.putStarvingFirst()
 	s.preemptAndShed()
+	s.letIn()
 	s.prepareReceive()
 	s.decode()
 	s.prefill()
@@ -187,7 +189,8 @@ func (s *Scheduler) compute(q *sequence, tokens int, decode bool) {
 		p.Samples = append(p.Samples, q.id)
 	}
 	p.Batch.Items = append(p.Batch.Items, batch.Item{
-		Tokens: q.tokens[start:end], Start: start, Pages: q.pages[:s.pagesFor(end)], Logits: logits,
+		Tokens: q.tokens[start:end], Start: start, Embeds: q.itemsIn(start, end),
+		Pages: q.pages[:s.pagesFor(end)], Logits: logits,
 	})
 	p.Chunks = append(p.Chunks, Chunk{ID: q.id, Start: start, End: end, Decode: decode})
 	if q.kind == RemoteSend {

@@ -72,7 +72,7 @@ func (s *Scheduler) preempt(q *sequence, why uint16) {
 		s.move(q, Waiting)
 	}
 	s.enqueue(q)
-	q.hint = s.cache.Peek(q.tokens[:q.target()])
+	q.hint = s.peek(q)
 	q.preempted++
 	q.preemptAt = s.step
 	s.preempted++

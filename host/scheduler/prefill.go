@@ -69,8 +69,9 @@ func (s *Scheduler) run(e entry) bool {
 	return true
 }
 
-// chunk is how many of the remaining tokens of an entry this step computes; 0 ends the list.
-func (s *Scheduler) chunk(e entry, remaining int) int {
+// chunk is how many tokens of an entry from a position on this step computes; 0: none.
+func (s *Scheduler) chunk(e entry, from int) int {
+	remaining := e.q.target() - from
 	if e.q.kind == PrepareReceive {
 		return remaining // Nothing is computed, so no budget bounds it.
 	}
@@ -88,14 +89,19 @@ func (s *Scheduler) chunk(e entry, remaining int) int {
 		n -= n % l.ChunkAlign
 		s.turn.ended = true
 	}
+	if cut := s.fit(e.q, from, n); cut != n {
+		s.turn.ended = false
+		return cut
+	}
 	return n
 }
 
 // proceed reserves pages for the next chunk of a sequence that has some.
 func (s *Scheduler) proceed(e entry) (tokens int, ok bool) {
 	q := e.q
-	tokens = s.chunk(e, q.target()-q.computed)
+	tokens = s.chunk(e, q.computed)
 	if tokens == 0 {
+		s.refuseBarred(q)
 		return 0, false
 	}
 	need := s.pagesFor(q.computed+tokens) - len(q.pages)
@@ -124,9 +130,9 @@ func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 		return 0, false
 	}
 	target := q.target()
-	hit, pages := s.cache.Match(q.tokens[:target], q.pages[:0])
+	hit, pages := s.match(q, target, q.pages[:0])
 	for {
-		tokens = s.chunk(e, target-hit.Tokens)
+		tokens = s.chunk(e, hit.Tokens)
 		need := s.fresh(q, hit, len(pages), tokens)
 		if tokens > 0 && s.room(need, true) {
 			q.pages = pages
@@ -137,15 +143,16 @@ func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 			break
 		}
 		// The tail's page, kept for the copy, may be the one that is missing.
-		if s.options.Window == 0 {
+		less := hit.Path.Tokens()
+		if s.options.Window == 0 && q.item(less) == nil {
 			hit = s.cache.DropTail(hit)
 			continue
 		}
-		less := hit.Path.Tokens() + 1
 		s.cache.Undo(hit, pages)
-		hit, pages = s.cache.Match(q.tokens[:less], pages[:0])
+		hit, pages = s.match(q, less+1, pages[:0])
 	}
 	s.cache.Undo(hit, pages)
+	s.refuseBarred(q)
 	if tokens > 0 { // Pages were missing, not budget.
 		s.refuse(q, abi.RefusalPages)
 		s.turn.ended = false

@@ -70,6 +70,7 @@ func (s *Scheduler) Delivered(id SequenceID, end int) error {
 		s.move(q, Receiving)
 	}
 	q.delivered = true
+	end = q.whole(end)
 	q.computed = s.received(q, end)
 	if end < q.end {
 		s.truncate(q)

@@ -31,6 +31,7 @@ func TestRandom(t *testing.T) {
 		"cancelled decoding", "cancelled finished", "sent", "delivered", "started", "recomputed",
 		"quarantined", "refused: queue full", "refused: too long", "refused: pin", "pinned",
 		"evicted", "garbage", "failed", "slid", "not sent", "delivered in vain",
+		"vectors", "barred", "let in", "refused: item", "item matched",
 	} {
 		if marks[mark] == 0 && *seeds >= 200 {
 			t.Errorf("no seed reached %q", mark)

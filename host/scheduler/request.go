@@ -3,6 +3,8 @@ package scheduler
 import (
 	"errors"
 	"time"
+
+	"github.com/kvrelay/engine/host/batch"
 )
 
 // SequenceID names a sequence. The caller gives each a new one, rising with submission.
@@ -26,6 +28,9 @@ type Request struct {
 	ID     SequenceID
 	Kind   Kind
 	Prompt []int32
+	// Embeds are the parts of the prompt that come as vectors, in order. What Prompt holds at their
+	// positions does not count. No window may end inside one.
+	Embeds []batch.Embedding
 	// MaxNew is the most output tokens; at least 1 for Local. The caller ends the sequence there.
 	MaxNew int
 	// Begin and End are the KV window, positions of the prompt; a negative End counts from its end.
@@ -60,6 +65,8 @@ var (
 	ErrTooLong = errors.New("request too long")
 	// ErrWindow: Begin and End are not a window of this prompt.
 	ErrWindow = errors.New("invalid KV window")
+	// ErrItem: an item of vectors does not lie in the prompt, or is more than a step can compute.
+	ErrItem = errors.New("invalid prompt item")
 	// ErrEmptyPrompt: a prompt needs at least one token.
 	ErrEmptyPrompt = errors.New("empty prompt")
 	// ErrMaxNew: a local request must ask for at least one token.

@@ -61,6 +61,8 @@ type Scheduler struct {
 	// tenants is the policy's tenant table, events what happened since it was last asked.
 	tenants []abi.Tenant
 	events  events
+	names   names
+	barred  *sequence // It was kept out for too long, and comes first in the next step.
 	// hinted is where the next look at what the prefix cache holds for the queue starts.
 	hinted   int
 	empty    int  // Answers in a row that left fitting work aside.
@@ -86,7 +88,7 @@ func New(o Options, policy Policy) (*Scheduler, error) {
 	s := &Scheduler{
 		options: o, limits: limits,
 		pool: kvcache.NewPool(o.Pages), byID: map[SequenceID]*sequence{},
-		quarantine: map[SequenceID][]kvcache.PageID{},
+		quarantine: map[SequenceID][]kvcache.PageID{}, names: newNames(),
 	}
 	s.cache = prefix.New(s.pool, prefix.Options{
 		PageSize: o.PageSize, Budget: o.PrefixPages, Window: o.Window, Sinks: o.Sinks,
@@ -114,6 +116,12 @@ func (s *Scheduler) SetLimits(l Limits) error {
 	l, err := l.complete()
 	if err != nil {
 		return err
+	}
+	for _, q := range s.byID {
+		if rows := longest(q.embeds); rows > l.ChunkMax {
+			return fmt.Errorf("scheduler: a chunk of at most %d tokens, but a request is here with "+
+				"an item of %d that is computed at once", l.ChunkMax, rows)
+		}
 	}
 	s.limits = l
 	s.table.grow(l.MaxQueue + l.MaxSeqs)

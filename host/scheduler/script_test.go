@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
 )
 
@@ -23,6 +24,7 @@ type script struct {
 	s     *Scheduler
 	m     *fakeModel
 	texts map[string][]int32
+	items map[string][]batch.Embedding // Of the texts that have vectors.
 	ids   map[string]SequenceID
 	names map[SequenceID]string
 	fresh int32
@@ -72,7 +74,7 @@ func runFile(t *testing.T, file string) {
 
 func runScenario(t *testing.T, body string) string {
 	sc := &script{
-		t: t, texts: map[string][]int32{},
+		t: t, texts: map[string][]int32{}, items: map[string][]batch.Embedding{},
 		ids: map[string]SequenceID{}, names: map[SequenceID]string{},
 	}
 	sc.options(nil)
@@ -170,7 +172,7 @@ func (sc *script) submit(kind Kind, words []string) string {
 	id := SequenceID(len(sc.names) + 1)
 	r := Request{
 		ID: id, Kind: kind, Prompt: sc.texts[text], MaxNew: 100, Begin: k["begin"], End: k["end"],
-		Arrival: sc.now, Pinned: len(plain) > 2 && plain[2] == "pin",
+		Embeds: sc.items[text], Arrival: sc.now, Pinned: len(plain) > 2 && plain[2] == "pin",
 	}
 	if n, ok := k["max"]; ok {
 		r.MaxNew = n
@@ -191,6 +193,9 @@ func (sc *script) step() string {
 	var out []string
 	for i, chunk := range p.Chunks {
 		item := fmt.Sprintf("%s[%d,%d)", sc.names[chunk.ID], chunk.Start, chunk.End)
+		for _, e := range p.Batch.Items[i].Embeds {
+			item += fmt.Sprintf(" vectors[%d,%d)", e.Start, e.End())
+		}
 		if p.Batch.Items[i].Logits > 0 {
 			item += "*"
 		}

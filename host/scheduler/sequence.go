@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
 	"github.com/kvrelay/engine/host/prefix"
 )
@@ -36,6 +37,7 @@ type sequence struct {
 	// tokens are the prompt and what was generated; of a remote send the prompt up to its end.
 	tokens []int32
 	prompt int // Prompt tokens among tokens.
+	embeds []batch.Embedding
 	maxNew int
 	// begin and end are the KV window; Local has none.
 	begin, end int
@@ -84,6 +86,8 @@ type sequence struct {
 	forcedAt   uint64 // Step for which the starvation guard put it first.
 	orderAt    uint64 // Step for which it has an order among the decodes.
 	order      int
+	barred     int // Steps in a row that kept a whole item of it out, the last of them barredAt.
+	barredAt   uint64
 	idle       int // Steps in a row that left it out while it held pages.
 	service    uint64
 	reason     uint16 // What the policy gave with its last decision about it.
@@ -198,6 +202,7 @@ func (s *Scheduler) giveBack(q *sequence, fate prefix.Fate) {
 
 // forget removes a finished sequence that holds nothing any more.
 func (s *Scheduler) forget(q *sequence) {
+	s.unnameItems(q)
 	delete(s.byID, q.id)
 	s.states[Finished]--
 	s.touch(q)

@@ -6,12 +6,15 @@ import (
 )
 
 // Submit queues a request, or refuses it: ErrQueueFull, ErrTooLong, ErrWindow, ErrEmptyPrompt,
-// ErrMaxNew, ErrDuplicate, ErrPinTooLarge. What is queued fits an empty cache.
+// ErrItem, ErrMaxNew, ErrDuplicate, ErrPinTooLarge. What is queued fits an empty cache.
 func (s *Scheduler) Submit(r Request) error {
 	if _, exists := s.byID[r.ID]; exists || s.quarantine[r.ID] != nil {
 		return fmt.Errorf("sequence %d: %w", r.ID, ErrDuplicate)
 	}
 	if err := s.window(&r); err != nil {
+		return err
+	}
+	if err := s.checkItems(&r); err != nil {
 		return err
 	}
 	if err := s.fits(&r); err != nil {
@@ -26,17 +29,19 @@ func (s *Scheduler) Submit(r Request) error {
 		arrival: r.Arrival, deadline: r.Deadline, priority: r.Priority, tenant: s.tenant(r.Tenant),
 		class: r.Class, peer: r.Peer, predicted: r.PredictedOutput, userTag: r.UserTag,
 		group: r.Group, tokenGap: r.TokenGap, prefixHash: s.prefixHash(r.Prompt),
-		pin: r.Pinned, slot: -1,
+		pin: r.Pinned, slot: -1, embeds: r.Embeds,
 	}
 	if r.Kind == RemoteSend {
 		q.tokens = q.tokens[:r.End]
 		q.prompt = r.End
+		q.embeds = q.itemsIn(0, r.End)
 	}
+	s.nameItems(q)
 	if r.Pinned {
 		q.pinPages = s.options.Holds(q.prompt, 1)
 		s.pinPromised += q.pinPages
 	}
-	q.hint = s.cache.Peek(q.tokens[:q.target()])
+	q.hint = s.peek(q)
 	s.byID[r.ID] = q
 	s.states[Waiting]++
 	s.enqueue(q)
@@ -86,14 +91,15 @@ func (s *Scheduler) fits(r *Request) error {
 		kv = r.End
 	}
 	taken := s.cache.Counts().Pinned + s.pinPromised
-	if need, left := s.holds(r.Kind, kv), s.options.Pages-taken; need+1 > left {
+	if need, left := s.holds(r, kv), s.options.Pages-taken; need+1 > left {
 		return fmt.Errorf("%d tokens need %d pages and one to spare, the cache has %d: %w",
 			kv, need, left, ErrTooLong)
 	}
 	if !r.Pinned {
 		return nil
 	}
-	pages, full := s.options.Holds(len(r.Prompt), 1), s.holds(PrepareReceive, most)
+	pages, full := s.options.Holds(len(r.Prompt), 1),
+		s.holds(&Request{Kind: PrepareReceive}, most)
 	if s.cache.Off() || s.options.Pages-taken-pages < full+1 {
 		return fmt.Errorf("pinning %d of %d pages, %d pinned already, must leave %d for "+
 			"a full request: %w",

@@ -49,7 +49,7 @@ func (s *Scheduler) refreshHints() {
 		s.hinted %= len(s.queue)
 		q := s.queue[s.hinted]
 		s.hinted++
-		if hint := s.cache.Peek(q.tokens[:q.target()]); hint != q.hint {
+		if hint := s.peek(q); hint != q.hint {
 			q.hint = hint
 			s.touch(q)
 		}

@@ -52,11 +52,12 @@ func (o Options) Least(tokens int) int {
 	return pages
 }
 
-// holds is Least for one kind of request, under the limits that hold now.
-func (s *Scheduler) holds(kind Kind, tokens int) int {
+// holds is Least for one request whose keys and values are so many tokens, under the limits that
+// hold now.
+func (s *Scheduler) holds(r *Request, tokens int) int {
 	o := s.options
-	o.ChunkAlign = s.limits.ChunkAlign
-	if kind == PrepareReceive {
+	o.ChunkAlign = max(s.limits.ChunkAlign, longest(r.Embeds))
+	if r.Kind == PrepareReceive {
 		return o.Least(tokens)
 	}
 	return o.Holds(tokens, o.ChunkAlign)
@@ -177,11 +178,21 @@ func (s *Scheduler) rewind(q *sequence) {
 	if !slices.Contains(seen, kvcache.None) {
 		return
 	}
-	keep := min(s.options.sinkPages(), full)
-	s.cache.Rewind(&q.path, keep*size)
+	s.backTo(q, min(s.options.sinkPages(), full)*size)
+}
+
+// backTo takes a sequence back to a position that begins a page and is not inside an item, at or
+// before the given one, and gives back the pages behind it.
+func (s *Scheduler) backTo(q *sequence, at int) {
+	size := s.options.PageSize
+	for at%size > 0 || q.item(at) != nil {
+		at = q.whole(at) / size * size
+	}
+	keep := at / size
+	s.cache.Rewind(&q.path, at)
 	s.cache.Release(prefix.Path{}, q.pages[keep:], prefix.Keep, 0)
 	q.pages = q.pages[:keep]
-	q.computed, q.matched = keep*size, keep*size
+	q.computed, q.matched = at, at
 	s.recount(q)
 }
 

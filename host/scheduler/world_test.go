@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
 )
 
@@ -27,6 +28,7 @@ type world struct {
 	// the reservation.
 	writers []*writer
 	skips   bool
+	items   int // One in so many tokens is followed by an item of vectors; 0: none.
 }
 
 // client is a request and what has come of it.
@@ -88,6 +90,9 @@ func newWorld(seed uint64, marks map[string]int) *world {
 		c.skips = 0.3
 	}
 	w := &world{r: r, o: o, m: newFakeModel(o), chance: c, marks: marks}
+	if side := rand.New(rand.NewPCG(seed, 11)); side.IntN(2) == 0 {
+		w.items = 5 + side.IntN(20)
+	}
 	var p Policy = c
 	if r.IntN(4) == 0 {
 		p = &FCFS{}
@@ -112,6 +117,9 @@ func (w *world) prompt() []int32 {
 	}
 	for range w.r.IntN(25) {
 		text = append(text, int32(w.r.IntN(3)))
+		if w.items > 0 && w.r.IntN(w.items) == 0 {
+			text = appendItem(text, w.r.IntN(5))
+		}
 	}
 	text = append(text, int32(w.r.IntN(3)))
 	text = text[:min(len(text), w.o.MaxModelLen-8)]
@@ -124,18 +132,23 @@ func (w *world) prompt() []int32 {
 
 func (w *world) submit() error {
 	w.last++
+	prompt, items := vectors(w.prompt())
 	req := Request{
-		ID: w.last, Prompt: w.prompt(), MaxNew: 1 + w.r.IntN(8), Arrival: w.now,
+		ID: w.last, Prompt: prompt, Embeds: items, MaxNew: 1 + w.r.IntN(8), Arrival: w.now,
 		Pinned: w.r.IntN(20) == 0,
 	}
 	switch n := len(req.Prompt); {
 	case n > 1 && w.r.IntN(4) == 0:
 		req.Kind = RemoteSend
 		req.End = 1 + w.r.IntN(n-1)
-		req.Begin = w.r.IntN(req.End)
+		req.End = whole(items, req.End)
+		req.Begin = whole(items, w.r.IntN(max(req.End, 1)))
+		if req.End == 0 {
+			req.Kind = Local
+		}
 	case w.r.IntN(4) == 0:
 		req.Kind = PrepareReceive
-		req.End = w.r.IntN(n)
+		req.End = whole(items, w.r.IntN(n))
 	}
 	if err := w.s.Submit(req); err != nil {
 		w.marks["refused: "+kindOf(err)]++
@@ -248,7 +261,9 @@ func (w *world) judge(p *Plan) error {
 			}
 		}
 	}
-	if !w.skips && p.Decodes != min(decoding, w.s.limits.TokenBudget) {
+	if w.s.turn.kept > 0 {
+		w.marks["let in"]++
+	} else if !w.skips && p.Decodes != min(decoding, w.s.limits.TokenBudget) {
 		return fmt.Errorf("step %d: %d of %d running decodes have a token",
 			p.Step, p.Decodes, decoding)
 	}
@@ -256,7 +271,14 @@ func (w *world) judge(p *Plan) error {
 		q := w.s.byID[chunk.ID]
 		n := chunk.End - chunk.Start
 		l := &w.s.limits
-		if !chunk.Decode && (n > l.ChunkMax || n%l.ChunkAlign != 0 && chunk.End != q.target()) {
+		if len(p.Batch.Items[k].Embeds) > 0 {
+			w.marks["vectors"]++
+		}
+		atItem := slices.ContainsFunc(q.embeds, func(e batch.Embedding) bool {
+			return e.Start == chunk.End || e.End() == chunk.End
+		})
+		if !chunk.Decode && (n > l.ChunkMax ||
+			n%l.ChunkAlign != 0 && chunk.End != q.target() && !atItem) {
 			return fmt.Errorf("step %d: item %d is a chunk of %d, at most %d in units of %d",
 				p.Step, k, n, l.ChunkMax, l.ChunkAlign)
 		}
@@ -282,6 +304,12 @@ func (w *world) check() error {
 	}
 	for _, q := range w.s.held {
 		w.marks["slid"] += q.gone
+		if q.barredAt == w.s.step {
+			w.marks["barred"]++
+		}
+		if len(q.embeds) > 0 && q.matched >= q.embeds[0].End() {
+			w.marks["item matched"]++
+		}
 	}
 	for _, c := range w.live {
 		for position, page := range c.sent {
@@ -319,6 +347,7 @@ func (w *world) poison() {
 func kindOf(err error) string {
 	for name, is := range map[string]error{
 		"queue full": ErrQueueFull, "too long": ErrTooLong, "pin": ErrPinTooLarge,
+		"item": ErrItem,
 	} {
 		if errorsIs(err, is) {
 			return name
