@@ -89,8 +89,8 @@ var layout = []row{
 	},
 	{
 		pkg: "host/api",
-		imports: "host/access host/constrain host/generation host/openai host/sample " +
-			"host/tokenizer",
+		imports: "host/access host/constrain host/generation host/model/safetensors " +
+			"host/openai host/sample host/tokenizer",
 		outside: "net net/http",
 		tests:   "host/model/embedded",
 	},

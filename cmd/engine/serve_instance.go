@@ -196,7 +196,7 @@ func (i *instance) identity() openai.Instance {
 	defer cancel()
 	who := openai.Instance{
 		Name: i.cfg.NodeName(), Role: string(i.cfg.Node.Role), Models: i.model.api.Names,
-		Context: i.model.api.Context, Defaults: i.model.api.Defaults,
+		Context: i.model.api.Context, Hidden: i.model.api.Hidden, Defaults: i.model.api.Defaults,
 		Compat: i.engine.compat.Digest(), Parts: parts(i.engine.compat),
 		Fingerprint: i.model.api.Fingerprint,
 		Recomputes:  i.cfg.Transfer.OnFailure == "recompute",

@@ -77,7 +77,8 @@ func (m *routerModels) get() (*api.Model, *openai.Error) {
 	}
 	who := from.Instance
 	made := &api.Model{Names: who.Models, Context: who.Context, Created: from.Met,
-		Fingerprint: who.Fingerprint, Tokenizer: from.Tokenizer, Defaults: who.Defaults,
+		Fingerprint: who.Fingerprint, Hidden: who.Hidden, Tokenizer: from.Tokenizer,
+		Defaults:   who.Defaults,
 		ToolParser: m.cfg.Model.ToolParser, Files: from.Files}
 	if len(m.cfg.Model.ServedNames) > 0 {
 		made.Names = m.cfg.Model.ServedNames

@@ -82,7 +82,8 @@ func apiModel(cfg *config.Config, at place, about model.Config) (*api.Model, err
 		return nil, fmt.Errorf("model.max_model_len is %d, but the model has %d positions",
 			context, about.Context)
 	}
-	m := &api.Model{Names: cfg.Model.ServedNames, Context: context, Created: time.Now(),
+	m := &api.Model{Names: cfg.Model.ServedNames, Context: context, Hidden: about.Hidden,
+		Created:   time.Now(),
 		Tokenizer: tok, Defaults: defaults(cfg, about), ToolParser: cfg.Model.ToolParser,
 		Files: files}
 	if len(m.Names) == 0 {

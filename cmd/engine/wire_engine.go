@@ -66,7 +66,7 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 	r := &running{store: store, context: s.context, compat: s.compat()}
 	o := engine.Options{
 		Models: []engine.Runner{s.model}, Scheduler: sched, Context: s.context,
-		Vocabulary: about.Vocabulary, EOS: about.EOS,
+		Vocabulary: about.Vocabulary, Hidden: about.Hidden, EOS: about.EOS,
 		MaxPending:         s.cfg.Scheduler.MaxQueue + s.cfg.Scheduler.MaxNumSeqs,
 		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
 		Shares:             shares(s.cfg), Lease: s.cfg.Transfer.Lease,

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/kvrelay/engine/host/constrain"
@@ -14,7 +15,7 @@ import (
 type task struct {
 	model   *Model
 	options *openai.Options
-	prompts [][]int32
+	prompts []prompt
 	shape   shape
 	echo    []string // the prompts' texts, when they belong to the answer
 	ask     generation.Request
@@ -100,14 +101,14 @@ func (s *Server) complete(x *exchange, c *openai.Completion,
 		id: "cmpl-" + randomHex()}
 	t.shape = completionShape{ids: c.ReturnTokenIDs, top: c.TopLogprobs, words: m.Tokenizer}
 	for _, p := range c.Prompts {
-		ids, fault := m.tokens(p)
+		made, fault := m.tokens(p)
 		if fault != nil {
 			s.fail(x, fault)
 			return
 		}
-		t.prompts = append(t.prompts, ids)
+		t.prompts = append(t.prompts, made)
 		if c.Echo {
-			t.echo = append(t.echo, m.text(p, ids))
+			t.echo = append(t.echo, m.text(p, made.ids))
 		}
 	}
 	s.serve(x, t)
@@ -133,7 +134,7 @@ func (s *Server) chat(x *exchange) {
 	t := &task{model: m, options: &c.Options, begin: s.options.Source.Generate,
 		format: c.Format, forced: c.Tools.Forced(), one: c.Tools.One, id: "chatcmpl-" + randomHex(),
 		shape: chatShape{ids: c.ReturnTokenIDs, words: m.Tokenizer}}
-	prompt, fault := m.conversation(c)
+	said, fault := m.conversation(c)
 	if fault == nil && t.forced {
 		t.format, fault = m.forcedCalls(&c.Tools)
 	}
@@ -141,7 +142,7 @@ func (s *Server) chat(x *exchange) {
 		s.fail(x, fault)
 		return
 	}
-	t.prompts = [][]int32{prompt}
+	t.prompts = []prompt{{ids: said}}
 	if style, known := styles()[m.styleOf()]; known && c.Tools.Offered() {
 		t.style = &style
 	}
@@ -192,7 +193,9 @@ func (s *Server) serve(x *exchange, t *task) {
 		return
 	}
 	defer func() { x.visit.Settle(t.spent) }()
-	x.held.release() // The body has become tokens.
+	if !t.mixed() { // The body has become tokens; vectors are as large as it was.
+		x.held.release()
+	}
 	answers, err := s.beginAll(ctx, t)
 	if err != nil {
 		s.fail(x, wireError(err))
@@ -214,9 +217,14 @@ func (s *Server) serve(x *exchange, t *task) {
 // promptTokens counts each prompt once, however many answers it has.
 func (t *task) promptTokens() (n int) {
 	for _, prompt := range t.prompts {
-		n += len(prompt)
+		n += len(prompt.ids)
 	}
 	return n
+}
+
+// mixed reports whether some prompt has vectors.
+func (t *task) mixed() bool {
+	return slices.ContainsFunc(t.prompts, func(p prompt) bool { return len(p.embeds) > 0 })
 }
 
 // estimate is how many tokens the request may cost: where it does not say, its output is counted
@@ -238,7 +246,8 @@ func (s *Server) beginAll(ctx context.Context, t *task) ([]*answer, error) {
 		var first *answer
 		for branch := range value(t.options.N, 1) {
 			ask := t.ask
-			ask.Prompt, ask.Sampling.Seed = prompt, seed+uint64(branch)
+			ask.Prompt, ask.Embeds = prompt.ids, prompt.embeds
+			ask.Sampling.Seed = seed + uint64(branch)
 			if t.form != nil {
 				ask.Constraint = t.form.New()
 			}

@@ -59,7 +59,9 @@ func (s *Server) micro(x *exchange, decode func([]byte, openai.Limits) (*openai.
 		ask, fault = s.ask(x, m, &c.Options)
 	}
 	if fault == nil {
-		ask.Prompt, fault = m.tokens(c.Prompts[0])
+		var p prompt
+		p, fault = m.tokens(c.Prompts[0])
+		ask.Prompt, ask.Embeds = p.ids, p.embeds
 	}
 	if fault != nil {
 		s.fail(x, fault)

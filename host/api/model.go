@@ -15,6 +15,7 @@ type Model struct {
 	// Names are those that clients may send; the first is canonical.
 	Names   []string
 	Context int // most tokens of one request, prompt and output
+	Hidden  int // width of the vectors that may stand for tokens in a prompt; 0: none may
 	Created time.Time
 	// Fingerprint tells apart what bears on the output: model, build, configuration.
 	Fingerprint string
@@ -53,11 +54,15 @@ func value[T any](given *T, otherwise T) T {
 }
 
 // tokens returns a prompt's token ids: those given, or the text's with what the model puts around.
-func (m *Model) tokens(p openai.Prompt) ([]int32, *openai.Error) {
-	if p.Tokens != nil {
-		return p.Tokens, nil
+func (m *Model) tokens(p openai.Prompt) (prompt, *openai.Error) {
+	if p.Items != nil {
+		return m.mixed(p.Items)
 	}
-	return m.encode(p.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+	if p.Tokens != nil {
+		return prompt{ids: p.Tokens}, nil
+	}
+	ids, fault := m.encode(p.Text, tokenizer.EncodeOptions{AddSpecial: true, ParseSpecial: true})
+	return prompt{ids: ids}, fault
 }
 
 // encode turns a text into tokens, unless it is so long that it cannot fit: then the work is not

@@ -41,6 +41,10 @@ func checkEmitted(ask generation.Request) error {
 	case n < 0 || n >= len(ask.Prompt):
 		return bad("emitted_tokens is %d of %d prompt tokens; at least one was there before any "+
 			"output", n, len(ask.Prompt))
+	case n > 0 && len(ask.Embeds) > 0 &&
+		ask.Embeds[len(ask.Embeds)-1].End() > len(ask.Prompt)-n:
+		return bad("emitted_tokens is %d, but the last %d positions of the prompt hold vectors, "+
+			"which are no output", n, n)
 	case ask.MaxTokens > 0 && n >= ask.MaxTokens:
 		return bad("emitted_tokens is %d and max_tokens %d: nothing may follow", n, ask.MaxTokens)
 	}

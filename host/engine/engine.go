@@ -36,6 +36,8 @@ type Options struct {
 	Context int
 	// Vocabulary is how many tokens the model knows; others are refused. 0 refuses none.
 	Vocabulary int
+	// Hidden is the width of the vectors that the models take in place of tokens; 0: none.
+	Hidden int
 	// EOS are the tokens that end a generation.
 	EOS []int32
 	// MaxPending bounds the requests on their way into the scheduler: its queue and its sequences.
@@ -81,6 +83,7 @@ type Engine struct {
 	tenants  tenants
 	classes  map[uint8]Class
 	peers    peers
+	vectors  int  // numbers in the vectors of all prompts
 	stalled  bool // the last plan was empty though there is work
 	turn     turn
 }

@@ -51,12 +51,13 @@ func (a *admission) leave() { a.pending.Add(-1) }
 // submit hands a request to the scheduler and keeps it. The prompt's window is the kind's.
 func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end int) (*request,
 	error) {
-	if err := e.checkPrompt(ask.Prompt); err != nil {
+	if err := e.checkPrompt(&ask); err != nil {
 		return nil, err
 	}
 	if err := checkEmitted(ask); err != nil {
 		return nil, err
 	}
+	ask = withoutFiles(ask)
 	r := &request{id: e.lastID + 1, kind: kind, ask: ask, accepted: e.Now(),
 		generated: ask.Emitted, max: e.options.Context - len(ask.Prompt) + ask.Emitted}
 	if ask.MaxTokens > 0 {
@@ -67,19 +68,21 @@ func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end 
 	}
 	e.lastID++
 	queued := scheduler.Request{
-		ID: r.id, Kind: kind, Prompt: ask.Prompt, MaxNew: r.max - ask.Emitted,
-		Begin: begin, End: end, Pinned: ask.PinPrompt,
+		ID: r.id, Kind: kind, Prompt: ask.Prompt, Embeds: items(ask.Embeds),
+		MaxNew: r.max - ask.Emitted, Begin: begin, End: end, Pinned: ask.PinPrompt,
 	}
 	e.wishes(r, &queued)
 	if err := e.scheduler.Submit(queued); err != nil {
 		return nil, e.refusal(err, len(ask.Prompt))
 	}
 	e.requests[r.id] = r
+	e.vectors += r.vectors()
 	return r, nil
 }
 
 // checkPrompt refuses what no step could compute: a bad token would fail all requests of its batch.
-func (e *Engine) checkPrompt(prompt []int32) error {
+func (e *Engine) checkPrompt(ask *generation.Request) error {
+	prompt := ask.Prompt
 	bad := func(format string, args ...any) error {
 		return &generation.Error{Code: generation.CodeInvalidValue, Param: "prompt",
 			Message: fmt.Sprintf(format, args...)}
@@ -90,7 +93,17 @@ func (e *Engine) checkPrompt(prompt []int32) error {
 	if len(prompt) >= e.options.Context {
 		return tooLong(e.options.Context, len(prompt))
 	}
+	if err := e.checkVectors(ask); err != nil {
+		return err
+	}
+	next := 0
 	for i, token := range prompt {
+		for next < len(ask.Embeds) && i >= ask.Embeds[next].End() {
+			next++
+		}
+		if next < len(ask.Embeds) && i >= ask.Embeds[next].Start {
+			continue
+		}
 		if most := e.options.Vocabulary; token < 0 || most > 0 && int(token) >= most {
 			return bad("prompt token %d is %d, but the model has %d tokens, from 0", i, token, most)
 		}
@@ -115,6 +128,9 @@ func (e *Engine) refusal(err error, prompt int) *generation.Error {
 		g := tooLong(e.options.Context, prompt)
 		g.Message = err.Error() + ". " + g.Message
 		return g
+	case errors.Is(err, scheduler.ErrItem):
+		return &generation.Error{Code: generation.CodeInvalidValue, Param: "prompt_embeds",
+			Message: err.Error()}
 	case errors.Is(err, scheduler.ErrWindow):
 		return generation.Errorf(generation.CodeInvalidWindow, "%v", err)
 	case errors.Is(err, scheduler.ErrNotDelivered):
@@ -165,6 +181,7 @@ func (e *Engine) describe(r *request) {
 // end closes a request that the scheduler has finished with.
 func (e *Engine) end(r *request, finish generation.Finish, err error) {
 	delete(e.requests, r.id)
+	e.vectors -= r.vectors()
 	e.forget(r)
 	if r.stream != nil {
 		r.stream.end(r.report, finish, err)

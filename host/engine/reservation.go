@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/scheduler"
@@ -79,16 +78,23 @@ func (e *Engine) prepare(
 		return nil, &generation.Error{Code: generation.CodeIDInUse, Param: "user",
 			Message: fmt.Sprintf("request id %q has a reservation already", ask.ID)}
 	}
+	end = wholeEnd(&ask, end)
 	r, err := e.submit(scheduler.PrepareReceive, ask, 0, end)
 	if err != nil {
 		return nil, err
 	}
-	if end < 0 {
-		end += len(ask.Prompt)
-	}
 	r.reservation = &reservation{reply: reply, end: end}
 	e.labels[ask.ID] = r
 	return r, nil
+}
+
+// wholeEnd counts a negative end of a window from the prompt's end and takes it back to the start
+// of a part that is computed whole. What is no window stays as it is, to be refused by its name.
+func wholeEnd(ask *generation.Request, end int) int {
+	if n := len(ask.Prompt); end < 0 && end >= -n {
+		end += n
+	}
+	return ask.Whole(end)
 }
 
 // grant makes the lease of a reservation whose pages are there, and answers the call.
@@ -160,9 +166,7 @@ func (e *Engine) StartGenerate(
 
 // start finds the reservation and goes on from it as soon as its writer has ended.
 func (e *Engine) start(p pendingStart) error {
-	if p.begin < 0 {
-		p.begin += len(p.ask.Prompt)
-	}
+	p.begin = wholeEnd(&p.ask, p.begin)
 	r := e.labels[p.ask.ID]
 	switch {
 	case r == nil && p.begin == 0:
@@ -175,7 +179,7 @@ func (e *Engine) start(p pendingStart) error {
 	case r == nil:
 		return generation.Errorf(generation.CodeReservationNotFound,
 			"no reservation %q: it is unknown, expired or released; begin 0 needs none", p.ask.ID)
-	case !slices.Equal(r.ask.Prompt, p.ask.Prompt):
+	case !r.ask.SamePrompt(&p.ask):
 		return &generation.Error{Code: generation.CodeInvalidValue, Param: "prompt",
 			Message: fmt.Sprintf("the prompt differs from the one that %q prepared", p.ask.ID)}
 	case r.ask.Emitted != p.ask.Emitted:
@@ -243,7 +247,9 @@ func (e *Engine) takeOver(r *request, p *pendingStart) {
 	delete(e.labels, r.ask.ID)
 	r.reservation, r.started = nil, true
 	prepared := r.ask
+	vectors := r.ask.Embeds // They are the same, and counted.
 	r.ask = p.ask
+	r.ask.Embeds = vectors
 	r.ask.PinPrompt, r.ask.Hints = prepared.PinPrompt, prepared.Hints
 	if p.ask.MaxTokens > 0 {
 		r.max = min(r.max, p.ask.MaxTokens)

@@ -65,13 +65,14 @@ func (e *Engine) beginSend(
 		return nil, generation.Errorf(generation.CodeInvalidValue,
 			"this instance does not send: its role is decode")
 	}
-	window, err := windowOf(s, len(ask.Prompt))
+	window, err := windowOf(s, &ask)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.checkPrompt(ask.Prompt); err != nil {
+	if err := e.checkPrompt(&ask); err != nil {
 		return nil, err
 	}
+	ask = withoutFiles(ask)
 	metadata, err := e.sender.Parse(s.Metadata, window)
 	if err != nil {
 		return nil, transferError(err)
@@ -87,15 +88,14 @@ func (e *Engine) beginSend(
 		return nil, transferError(err)
 	}
 	e.requests[r.id], e.sends[r.send.name] = r, r
+	e.vectors += r.vectors()
 	return r, nil
 }
 
-// windowOf checks the window of a remote send over a prompt of n tokens.
-func windowOf(s generation.Send, n int) (transfer.Window, error) {
-	w := transfer.Window{Begin: s.Begin, End: s.End}
-	if w.End < 0 {
-		w.End += n
-	}
+// windowOf checks the window of a remote send.
+func windowOf(s generation.Send, ask *generation.Request) (transfer.Window, error) {
+	n := len(ask.Prompt)
+	w := transfer.Window{Begin: ask.Whole(s.Begin), End: wholeEnd(ask, s.End)}
 	if w.Begin < 0 || w.Begin >= w.End || w.End >= n {
 		return w, generation.Errorf(generation.CodeInvalidWindow,
 			"begin %d and end %d are not a window of %d prompt tokens: 0 <= begin < end < "+
@@ -111,8 +111,9 @@ func (e *Engine) queueSend(r *request, from int) {
 		return
 	}
 	queued := scheduler.Request{
-		ID: r.id, Kind: scheduler.RemoteSend, Prompt: r.ask.Prompt, MaxNew: 1,
-		Begin: from, End: r.send.window.End, Pinned: r.ask.PinPrompt, Peer: r.send.peer,
+		ID: r.id, Kind: scheduler.RemoteSend, Prompt: r.ask.Prompt,
+		Embeds: items(r.ask.Embeds), MaxNew: 1, Begin: from, End: r.send.window.End,
+		Pinned: r.ask.PinPrompt, Peer: r.send.peer,
 	}
 	e.wishes(r, &queued)
 	if err := e.scheduler.Submit(queued); err != nil {

@@ -20,6 +20,9 @@ type Request struct {
 	// another instance generated: the generation goes on behind them as if they were its own.
 	// MaxTokens, MinTokens, penalties, chance and a constraint count them as output.
 	Emitted int
+	// Embeds are the parts of the prompt that come as vectors, in order; Prompt has Placeholder at
+	// their positions.
+	Embeds []Embedding
 	// MaxTokens bounds the output; 0 means what the context leaves.
 	MaxTokens int
 	Sampling  sample.Params

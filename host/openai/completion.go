@@ -5,14 +5,26 @@ type Completion struct {
 	Options
 	// Prompts has at least one element.
 	Prompts []Prompt
+	embeds  []Prompt // of prompt_embeds, until they are put before the others
 	// Echo puts the prompt before the output.
 	Echo bool
 }
 
-// Prompt is a text or, when Tokens is not nil, token ids.
+// Prompt is a text or, when Tokens is not nil, token ids, or, when Items is not nil, several parts
+// one after another.
 type Prompt struct {
 	Text   string
 	Tokens []int32
+	Items  []Item
+}
+
+// Item is a part of a prompt: a text, token ids, or vectors: the base64 form of a safetensors file
+// with one tensor [tokens, hidden].
+type Item struct {
+	Text   string
+	Tokens []int32
+	// Embeds is "" for the other two. Path names where it stood in the body.
+	Embeds, Path string
 }
 
 // DecodeCompletion reads the body of a completion request.
@@ -38,9 +50,13 @@ func (c *Completion) read(body []byte, l Limits, own func(member) (bool, *Error)
 			return err
 		}
 	}
+	c.join()
 	switch {
 	case c.Prompts == nil:
 		return missing("prompt")
+	case c.Echo && c.mixed():
+		return Errorf(CodeUnsupportedParameter, "echo",
+			"echo is not supported together with prompt_embeds: vectors have no text")
 	case c.Echo && c.Logprobs:
 		return Errorf(CodeUnsupportedParameter, "echo", "echo is not supported together with "+
 			"logprobs: those of the prompt are not computed")
@@ -57,6 +73,8 @@ func (c *Completion) member(m member, l Limits, own func(member) (bool, *Error))
 	switch m.name {
 	case "prompt":
 		return c.prompt(m.value)
+	case "prompt_embeds":
+		return c.promptEmbeds(m.value)
 	case "echo":
 		return m.boolean(&c.Echo)
 	case "logprobs":
@@ -75,13 +93,17 @@ func missing(field string) *Error {
 // prompt reads a string, strings, token ids, or arrays of token ids.
 func (c *Completion) prompt(v value) *Error {
 	c.Prompts = nil
-	const want = "a string, an array of strings, an array of token ids or an array of those"
+	const want = "a string, an array of strings, an array of token ids, an array of those or an " +
+		"array of data items"
 	switch v.raw[0] {
 	case '"':
 		return c.add(v)
 	case '[':
 	default:
 		return v.wrong(want)
+	}
+	if v.hasObject() {
+		return c.items(v)
 	}
 	at := space(v.raw, 1)
 	switch first := v.raw[at]; {
@@ -98,7 +120,7 @@ func (c *Completion) prompt(v value) *Error {
 		return c.add(v)
 	}
 	return value{raw: v.raw[at:], at: v.at + at, path: v.path + "[0]"}.wrong(
-		"a string, a token id or an array of token ids")
+		"a string, a token id, an array of token ids or a data item")
 }
 
 // add appends one prompt: a string or an array of token ids.

@@ -184,8 +184,9 @@ func TestDecodeChat(t *testing.T) {
 // TestCallsDecode checks that what a router writes is what an instance reads.
 func TestCallsDecode(t *testing.T) {
 	call := Call{
-		Model: "m", Prompt: []int32{1, 403}, User: "cmpl-1", Temperature: new(0.0),
-		Seed: new(int64(3)), MaxTokens: new(4), Stream: true, ReturnTokenIDs: true,
+		Model: "m", Prompt: CallPrompt{Tokens: []int32{1, 403}}, User: "cmpl-1",
+		Temperature: new(0.0),
+		Seed:        new(int64(3)), MaxTokens: new(4), Stream: true, ReturnTokenIDs: true,
 		StreamOptions: &StreamOptions{true},
 		DebugConfig:   DebugConfig{IgnoreEOS: true}, Begin: new(1), End: new(-1),
 		KVAddrInfo: "abc=", RecvRank: new(4), TopK: new(0), MinP: new(0.5), Stop: []string{"x"},

@@ -12,10 +12,12 @@ const (
 
 // Instance is what a router needs to know of an instance.
 type Instance struct {
-	Name     string   `json:"name"`
-	Role     string   `json:"role"`
-	Models   []string `json:"models"`
-	Context  int      `json:"max_model_len"`
+	Name    string   `json:"name"`
+	Role    string   `json:"role"`
+	Models  []string `json:"models"`
+	Context int      `json:"max_model_len"`
+	// Hidden is the width of the vectors that may stand for tokens in a prompt; 0: none may.
+	Hidden   int      `json:"hidden_size"`
 	Defaults Defaults `json:"defaults"`
 	// Compat is equal on instances that can hand requests over to each other; Parts says what it
 	// is made of, for people.

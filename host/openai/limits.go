@@ -4,6 +4,7 @@ package openai
 const (
 	MaxFields   = 512       // of one object
 	MaxPrompts  = 256       // of one completion request
+	MaxItems    = 4096      // data items of one prompt
 	MaxMessages = 16384     // of one chat request
 	MaxParts    = 16384     // of one message's content
 	MaxStop     = 16        // stop strings, unless Limits says otherwise

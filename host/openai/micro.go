@@ -150,17 +150,17 @@ func (c *Completion) window(has bool, field string, needsUser bool) *Error {
 
 // Call is the body of any micro-serving call, for those who make one. Nil pointers are left out.
 type Call struct {
-	Model       string   `json:"model,omitempty"`
-	Prompt      []int32  `json:"prompt"`
-	User        string   `json:"user,omitempty"`
-	Temperature *float64 `json:"temperature,omitempty"`
-	TopP        *float64 `json:"top_p,omitempty"`
-	MinP        *float64 `json:"min_p,omitempty"`
-	TopK        *int     `json:"top_k,omitempty"`
-	Seed        *int64   `json:"seed,omitempty"`
-	MaxTokens   *int     `json:"max_tokens,omitempty"`
-	MinTokens   int      `json:"min_tokens,omitempty"`
-	Logprobs    *int     `json:"logprobs,omitempty"`
+	Model       string     `json:"model,omitempty"`
+	Prompt      CallPrompt `json:"prompt"`
+	User        string     `json:"user,omitempty"`
+	Temperature *float64   `json:"temperature,omitempty"`
+	TopP        *float64   `json:"top_p,omitempty"`
+	MinP        *float64   `json:"min_p,omitempty"`
+	TopK        *int       `json:"top_k,omitempty"`
+	Seed        *int64     `json:"seed,omitempty"`
+	MaxTokens   *int       `json:"max_tokens,omitempty"`
+	MinTokens   int        `json:"min_tokens,omitempty"`
+	Logprobs    *int       `json:"logprobs,omitempty"`
 	CallPenalties
 	Priority        int32           `json:"priority,omitempty"`
 	PredictedOutput uint32          `json:"predicted_output,omitempty"`
@@ -175,6 +175,44 @@ type Call struct {
 	End             *int            `json:"end,omitempty"`
 	KVAddrInfo      string          `json:"kv_addr_info,omitempty"`
 	RecvRank        *int            `json:"recv_rank,omitempty"`
+}
+
+// CallPrompt is a prompt of token ids, with vectors in place of some of them.
+type CallPrompt struct {
+	Tokens  []int32
+	Vectors []CallVectors
+}
+
+// CallVectors are the vectors at positions [Start, Start+Rows) of a prompt: a safetensors file.
+type CallVectors struct {
+	Start, Rows int
+	File        []byte
+}
+
+// MarshalJSON implements json.Marshaler: an array of ids or, with vectors, of data items.
+func (p CallPrompt) MarshalJSON() ([]byte, error) {
+	if len(p.Vectors) == 0 {
+		return json.Marshal(p.Tokens)
+	}
+	var items []any
+	at := 0
+	tokens := func(to int) {
+		if at < to {
+			items = append(items, p.Tokens[at:to])
+		}
+	}
+	for _, v := range p.Vectors {
+		tokens(v.Start)
+		items = append(items, map[string][]byte{"prompt_embeds": v.File}) // As base64.
+		at = v.Start + v.Rows
+	}
+	tokens(len(p.Tokens))
+	return json.Marshal(items)
+}
+
+// UnmarshalJSON implements json.Unmarshaler for those who play an instance: it reads ids alone.
+func (p *CallPrompt) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, &p.Tokens)
 }
 
 // CallPenalties are the fields of Penalties in a Call.

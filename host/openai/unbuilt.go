@@ -25,7 +25,7 @@ func (o *Options) rest(m member) *Error {
 		return unbuilt(m, `"none"`)
 	case "chat_template_kwargs":
 		return unbuilt(m, "{}")
-	case "prompt_embeds", "prediction", "audio", "web_search_options",
+	case "prediction", "audio", "web_search_options",
 		"regex", "choice", "grammar", "guided_json", "guided_regex", "guided_choice",
 		"guided_grammar", "structured_outputs", "ebnf", "json_schema", "chat_template",
 		"allowed_token_ids", "kv_transfer_params", "lora_path", "mm_processor_kwargs":

@@ -15,7 +15,7 @@ func (f *forward) call() *openai.Call {
 	p, h := f.ask.Sampling, f.ask.Hints
 	seed := int64(p.Seed)
 	c := &openai.Call{
-		Prompt: f.prompt(), Emitted: len(f.emitted), User: f.name(),
+		Prompt: f.written(), Emitted: len(f.emitted), User: f.name(),
 		Temperature: &p.Temperature, TopK: &p.TopK,
 		MinP: &p.MinP, Seed: &seed, MinTokens: f.ask.MinTokens, Priority: h.Priority,
 		PredictedOutput: h.PredictedOutput,
@@ -41,6 +41,16 @@ func (f *forward) call() *openai.Call {
 		}
 	}
 	return c
+}
+
+// written is the prompt on the wire, with the files of its vectors as they came.
+func (f *forward) written() openai.CallPrompt {
+	p := openai.CallPrompt{Tokens: f.prompt()}
+	for _, e := range f.ask.Embeds {
+		p.Vectors = append(p.Vectors,
+			openai.CallVectors{Start: e.Start, Rows: e.Rows, File: e.File})
+	}
+	return p
 }
 
 // headers are the hints that no field carries. The deadline is what is left of it.

@@ -16,6 +16,7 @@ func (f *forward) prefill(ctx context.Context, decode string) (begin int, err er
 	end := 0
 	f.settle(func() {
 		end = f.router.pool.Split(&f.ticket, len(prompt), f.router.options.Balance)
+		end = f.ask.Whole(end)
 		f.ticket.Compute(placement.Prefill, end)
 		f.ticket.Compute(placement.Decode, len(prompt)-end)
 	})

@@ -33,12 +33,12 @@ func TestScenario77AnotherInstanceGoesOn(t *testing.T) {
 		start := d1.bodies["start_generate"]
 		want := slices.Concat([]int32{1, 2, 3, 4}, tokens[:cut])
 		if d1.seen() != "prep_recv start_generate" || start.Emitted != cut ||
-			!slices.Equal(start.Prompt, want) || *start.Begin != len(want)-1 ||
+			!slices.Equal(start.Prompt.Tokens, want) || *start.Begin != len(want)-1 ||
 			start.User == d0.bodies["start_generate"].User {
 			t.Errorf("cut %d: %q %+v", cut, d1.seen(), start)
 		}
-		if send := p.bodies["remote_send"]; !slices.Equal(send.Prompt, want) {
-			t.Errorf("cut %d: the prefill instance computed %v", cut, send.Prompt)
+		if send := p.bodies["remote_send"]; !slices.Equal(send.Prompt.Tokens, want) {
+			t.Errorf("cut %d: the prefill instance computed %v", cut, send.Prompt.Tokens)
 		}
 	}
 }

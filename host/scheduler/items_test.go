@@ -32,7 +32,8 @@ func vectors(text []int32) (prompt []int32, items []batch.Embedding) {
 			prompt, at = append(prompt, text[at]), at+1
 			continue
 		}
-		if text[at] != int32(firstVector+10*k) || len(text)-at < k+1 || text[at+k] != text[at]+int32(k) {
+		if text[at] != int32(firstVector+10*k) || len(text)-at < k+1 ||
+			text[at+k] != text[at]+int32(k) {
 			prompt, at = append(prompt, text[at]%3), at+1
 			continue
 		}

@@ -119,8 +119,8 @@ func (s *Scheduler) SetLimits(l Limits) error {
 	}
 	for _, q := range s.byID {
 		if rows := longest(q.embeds); rows > l.ChunkMax {
-			return fmt.Errorf("scheduler: a chunk of at most %d tokens, but a request is here with "+
-				"an item of %d that is computed at once", l.ChunkMax, rows)
+			return fmt.Errorf("scheduler: a chunk of at most %d tokens, but a request is here "+
+				"with an item of %d that is computed at once", l.ChunkMax, rows)
 		}
 	}
 	s.limits = l
