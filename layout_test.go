@@ -88,6 +88,11 @@ var layout = []row{
 		tests: "abi net",
 	},
 	{
+		pkg: "host/sim",
+		imports: "abi host/batch host/engine host/generation host/kvcache host/placement " +
+			"host/sample host/scheduler host/transfer",
+	},
+	{
 		pkg: "host/api",
 		imports: "host/access host/constrain host/generation host/model/safetensors " +
 			"host/openai host/sample host/tokenizer",

@@ -33,12 +33,19 @@ var vague = []string{
 // deterministic packages are replayed from a seed: they may not read time or chance, nor start
 // anything that runs by itself. Of host/transfer that is the protocol, not what pumps it.
 var deterministic = []string{
-	"host/batch", "host/kvcache", "host/placement", "host/prefix", "host/scheduler",
+	"host/batch", "host/kvcache", "host/placement", "host/prefix", "host/scheduler", "host/sim",
 	"host/transfer",
 }
 
 // pumps are the files of deterministic packages that meet the clock and the network.
 var pumps = []string{"host/transfer/conn.go", "host/transfer/mux.go"}
+
+// seeded are deterministic packages that draw chance, from generators they are given seeds for.
+var seeded = []string{"host/sim"}
+
+// generators are the names of math/rand that a seeded package may use: the others draw from a
+// source that nobody can repeat.
+var generators = []string{"New", "NewPCG", "Rand"}
 
 // clock are the functions of package time that read it or wait.
 var clock = []string{
@@ -117,7 +124,8 @@ func tidySyntax(t *testing.T, fset *token.FileSet, file *ast.File, name string) 
 		!slices.Contains(pumps, name)
 	for _, spec := range file.Imports {
 		imported, _ := strconv.Unquote(spec.Path.Value)
-		if bound && slices.Contains(chance, imported) {
+		drawn := imported == "math/rand/v2" && slices.Contains(seeded, path.Dir(name))
+		if bound && slices.Contains(chance, imported) && !drawn {
 			t.Errorf("%s: a deterministic package imports %s", name, imported)
 		}
 	}
@@ -140,6 +148,9 @@ func tidySyntax(t *testing.T, fset *token.FileSet, file *ast.File, name string) 
 			if ok && bound && from.Name == "time" && slices.Contains(clock, n.Sel.Name) {
 				at := fset.Position(n.Pos())
 				t.Errorf("%s: time.%s in a deterministic package", at, n.Sel.Name)
+			}
+			if ok && bound && from.Name == "rand" && !slices.Contains(generators, n.Sel.Name) {
+				t.Errorf("%s: rand.%s has no seed", fset.Position(n.Pos()), n.Sel.Name)
 			}
 		}
 		return true

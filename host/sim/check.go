@@ -1,0 +1,287 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/scheduler"
+	"github.com/kvrelay/engine/host/transfer"
+)
+
+// The numbers I1 to I10 are those of the protocol's specification; what each checker stands for is
+// said where it is.
+
+// check verifies an instance after something happened to it.
+func (i *instance) check() {
+	if !i.up {
+		return
+	}
+	if err := i.scheduler.Check(); err != nil { // I1, I6, and all of the scheduler's own.
+		broken("%v: %v", i, err)
+	}
+	stats := i.scheduler.Stats()
+	sum := stats.Free + stats.Held + stats.Evictable + stats.Pinned + stats.Quarantined
+	if sum != stats.Total {
+		broken("%v: pages %+v do not sum up", i, stats)
+	}
+	if stats.Holding > i.limits().MaxSeqs && stats.Holding > i.mostHeld { // I2
+		broken("%v: %d sequences hold pages, %d may", i, stats.Holding, i.limits().MaxSeqs)
+	}
+	i.mostHeld = min(i.mostHeld, stats.Holding)
+	i.world.markIf(stats.Quarantined > 0, QuarantineEntered)
+	i.checkLeases()
+	i.poison()
+	i.checks++
+	if i.checks%16 == 0 {
+		i.checkTree()
+	}
+}
+
+func (i *instance) limits() *scheduler.Limits { return &i.config.Limits }
+
+// checkLeases verifies that whoever may write, writes to pages that are kept for it.
+func (i *instance) checkLeases() {
+	pool := i.scheduler.Pool()
+	for id, l := range i.leases {
+		for _, page := range l.pages {
+			if page == kvcache.None || pool.Quarantined(page) || pool.Refs(page) == 1 {
+				continue
+			}
+			broken("%v: lease %s may be written, its page %d has %d references",
+				i, id, page, pool.Refs(page))
+		}
+	}
+}
+
+// poison spoils the pages that nobody owns, once each time they become free.
+func (i *instance) poison() {
+	pool := i.scheduler.Pool()
+	for k := range i.poisoned {
+		page := kvcache.PageID(k)
+		free := pool.Refs(page) == 0 && !pool.Kept(page) && !pool.Quarantined(page)
+		if free && !i.poisoned[k] {
+			i.model.poison(page)
+		}
+		i.poisoned[k] = free
+	}
+}
+
+// checkTree verifies that every page in the tree holds its node's tokens (I5), which is also that
+// nothing undelivered is there.
+func (i *instance) checkTree() {
+	t := newText(i.world.config.Shape)
+	i.scheduler.Cached(func(tokens []int32, first int, page kvcache.PageID) {
+		t.extend(first, tokens[first:])
+		if page == kvcache.None {
+			return
+		}
+		if err := i.model.holds(page, first, len(tokens), t); err != nil {
+			broken("%v: prefix tree: %v", i, err)
+		}
+	})
+}
+
+// checkPlan verifies a plan before it runs.
+func (i *instance) checkPlan(p *scheduler.Plan) {
+	w := i.world
+	if rows := p.Batch.Rows(); rows > i.limits().TokenBudget || rows != p.Decodes+p.PrefillTokens {
+		broken("%v: a step of %d rows, %d decodes and %d prefill tokens, the budget is %d",
+			i, rows, p.Decodes, p.PrefillTokens, i.limits().TokenBudget)
+	}
+	for _, g := range p.Grants {
+		if g.End > 0 && g.Matched >= g.End { // I3
+			broken("%v: %d matched of a window that ends at %d", i, g.Matched, g.End)
+		}
+		w.markIf(g.Matched > 0, MatchedOnReceiver)
+		w.markIf(g.End == 0, NothingReserved)
+	}
+	for _, s := range p.Sends {
+		w.markIf(s.CachedEnd > s.CachedStart, MatchedOnSender)
+	}
+	w.markIf(p.Decision.Fallback, PolicyFellBack)
+	w.markIf(p.Decision.Forced > 0, Forced)
+	w.markIf(len(p.Failed) > 0, SendStarved)
+	w.markIf(len(p.Preempted) > 0 && len(i.sending) > 0, PreemptedDuringSend)
+	for _, id := range p.Preempted {
+		i.preempted[id] = true
+	}
+	for _, chunk := range p.Chunks {
+		if i.preempted[chunk.ID] && chunk.Decode {
+			w.mark(PreemptedAndResumed)
+			delete(i.preempted, chunk.ID)
+		}
+	}
+	i.markPages(p)
+}
+
+// markPages notes what became of pages in a plan.
+func (i *instance) markPages(p *scheduler.Plan) {
+	w := i.world
+	for k := range p.Batch.Items {
+		item := &p.Batch.Items[k]
+		info, _ := i.scheduler.Info(p.Chunks[k].ID)
+		first := info.Cached > 0 && item.Start == info.Cached && !p.Chunks[k].Decode
+		copied := false
+		for _, c := range p.Batch.Copies {
+			copied = copied || c.To == item.Pages[item.Start/w.config.Shape.PageSize]
+		}
+		w.markIf(first && item.Start%w.config.Shape.PageSize > 0 && !copied, TailTakenOver)
+		hollow := false
+		for _, page := range item.Pages {
+			hollow = hollow || page == kvcache.None
+		}
+		w.markIf(hollow, WindowSlid)
+		w.markIf(hollow && first, HollowMatched)
+	}
+	if stats := i.scheduler.Stats(); stats.Evicted > i.evicted {
+		i.evicted = stats.Evicted
+		w.mark(Evicted)
+	}
+	w.markIf(i.scheduler.Stats().Pinned > 0, Pinned)
+}
+
+// mayWrite says what is wrong with a step's write to a page: it must be the writer's alone, and
+// that of those who copy its start before.
+func (i *instance) mayWrite(page kvcache.PageID, copies int) error {
+	if page == kvcache.None {
+		return fmt.Errorf("%v: a write to a page that slid out", i)
+	}
+	if refs := i.scheduler.Pool().Refs(page); refs != 1+copies {
+		return fmt.Errorf("%v: a write to page %d, which has %d references", i, page, refs)
+	}
+	return nil
+}
+
+// mayReceive says what is wrong with a peer's write: the slots must belong to a lease that is
+// written, and no slot is written twice by one writer.
+func (i *instance) mayReceive(layer int, r kvcache.SlotRange) error {
+	size := i.world.config.Shape.PageSize
+	for k := range r.Count {
+		slot := int(r.Page)*size + r.First + k
+		l := i.leaseOf(slot)
+		if l == nil {
+			return fmt.Errorf("%v: a peer writes to slot %d, which no lease allows", i, slot)
+		}
+		at := write{layer, slot}
+		if l.writes[at]++; l.writes[at] > 1 {
+			return fmt.Errorf("%v: a peer writes slot %d of layer %d twice", i, slot, layer)
+		}
+	}
+	return nil
+}
+
+func (i *instance) leaseOf(slot int) *lease {
+	for _, l := range i.leases {
+		if l.slots[slot] {
+			return l
+		}
+	}
+	return nil
+}
+
+// granted notes a lease.
+func (i *instance) granted(id string, r transfer.Reservation) {
+	l := &lease{slots: map[int]bool{}, writes: map[write]int{}, begin: r.Window.Begin}
+	l.order = slotsOf(r.Segments[0])
+	size := i.world.config.Shape.PageSize
+	for _, slot := range l.order {
+		if slot < 0 {
+			continue
+		}
+		if other := i.leaseOf(slot); other != nil {
+			broken("%v: slot %d is in two leases", i, slot)
+		}
+		l.slots[slot] = true
+		page := kvcache.PageID(slot / size)
+		if n := len(l.pages); n == 0 || l.pages[n-1] != page {
+			l.pages = append(l.pages, page)
+		}
+	}
+	i.grants++
+	l.epoch = i.grants
+	i.leases[id] = l
+}
+
+// noteWaiting notes a writer whose opening was right and who was not let in yet.
+func (i *instance) noteWaiting(epoch uint64) {
+	for _, l := range i.leases {
+		if l.epoch == epoch && !l.writing {
+			i.world.mark(WriterQueued)
+		}
+	}
+}
+
+// note takes what a machine of the transfer says, before the engine hears it.
+func (i *instance) note(e transfer.Event) {
+	w := i.world
+	w.trace("%v %v %v %v: %v", i, e.Direction, e.Kind, e.ID, e.Err)
+	if e.Err != nil {
+		w.markIf(e.Err.Reason == transfer.Timeout, TransferTimedOut)
+		w.markIf(e.Err.Reason == transfer.Reset, ConnectionLost)
+		damaged := e.Err.Reason == transfer.Checksum || e.Err.Reason == transfer.Malformed ||
+			e.Err.Reason == transfer.Digest || e.Err.Reason == transfer.Incompatible
+		w.markIf(damaged, DamageRefused)
+	}
+	if e.Direction == transfer.Sending {
+		i.noteSend(e)
+		return
+	}
+	l := i.leases[e.ID]
+	switch e.Kind {
+	case transfer.Opened:
+		l.writing = true
+		for k, slot := range l.order { // What was sealed stays, the rest is written anew.
+			if l.begin+k >= e.From {
+				for layer := range w.config.Shape.Layers {
+					delete(l.writes, write{layer, slot})
+				}
+			}
+		}
+		w.markIf(e.From > l.begin, ResumedBySecondSender)
+	case transfer.Delivered:
+		w.mark(Delivered)
+		i.checkDelivered(e.ID, l)
+		delete(i.leases, e.ID)
+	case transfer.Failed:
+		l.writing = false
+	case transfer.Expired:
+		w.mark(LeaseExpired)
+		delete(i.leases, e.ID)
+	case transfer.Fenced:
+		w.mark(QuarantineLeft)
+		delete(i.leases, e.ID)
+	}
+}
+
+func (i *instance) noteSend(e transfer.Event) {
+	if e.Kind == transfer.Failed {
+		i.world.markIf(e.Err.Reason == transfer.NotFound, StaleMetadataRefused)
+	}
+}
+
+// checkDelivered verifies that what was delivered is all of the window in all layers, once (I4).
+func (i *instance) checkDelivered(id string, l *lease) {
+	want := len(l.slots) * i.world.config.Shape.Layers
+	if len(l.writes) != want {
+		broken("%v: lease %s is delivered with %d of %d slots written",
+			i, id, len(l.writes), want)
+	}
+}
+
+// checkEmpty verifies that nothing is left when all requests have ended (I8).
+func (i *instance) checkEmpty() {
+	if !i.up {
+		return
+	}
+	i.checkTree()
+	i.scheduler.Reset()
+	stats := i.scheduler.Stats()
+	leases, held := i.ledger.Counts(), i.stepper.Holdings()
+	if stats.Free != stats.Total || stats.States != [scheduler.States]int{} {
+		broken("%v: pages are not all free at the end: %+v", i, stats)
+	}
+	if leases != (transfer.LeaseCounts{}) || held.Requests+held.Labels+held.Leases+held.Sends+
+		held.Fencing > 0 || len(i.leases) > 0 {
+		broken("%v: left at the end: leases %+v, engine %+v", i, leases, held)
+	}
+}

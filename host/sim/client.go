@@ -1,0 +1,284 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/kvrelay/engine/host/engine"
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/placement"
+)
+
+// client is one request on its way through the front: it is placed, prepared, sent and started as
+// the router does it, and its tokens are compared with the oracle's.
+type client struct {
+	world   *World
+	ask     *Ask
+	want    answer
+	got     []int32
+	ticket  placement.Ticket
+	tries   int
+	phase   string
+	call    *call
+	reader  *reader
+	ended   bool
+	left    bool // the client has gone
+	excused bool // an instance has refused a part of it
+	unsent  bool // the remote send failed
+	failure *generation.Error
+
+	reserved generation.Reservation
+	begin    int
+	senders  int // prefill instances that were asked
+	devices  int // device faults when the request was placed last
+}
+
+func (w *World) newClient(_ int, ask *Ask) *client {
+	return &client{world: w, ask: ask, phase: "away"}
+}
+
+func (c *client) id() string { return c.ask.Request.ID }
+
+// arrive begins.
+func (c *client) arrive() {
+	c.want = c.world.config.Shape.oracle(c.ask.Request, c.world.config.Context)
+	c.world.markIf(c.ask.Request.Sampling.Adjusts(), Penalties)
+	if c.ask.Cancel > 0 {
+		c.world.clock.after(c.ask.Cancel, c.leave)
+	}
+	c.place()
+}
+
+// place finds instances for the request and begins with it.
+func (c *client) place() {
+	w := c.world
+	var err error
+	direct := c.ask.Way == Direct || len(c.ask.Request.Prompt) < 2
+	if direct {
+		err = w.pool.PlaceDecode(&c.ticket)
+	} else {
+		err = w.pool.Place(&c.ticket)
+	}
+	if err != nil {
+		c.fail(generation.Errorf(generation.CodeNoDecode, "%v", err))
+		return
+	}
+	c.devices = w.devices
+	c.unsent = false
+	c.senders = 0
+	c.reserved = generation.Reservation{}
+	if direct || c.ticket.Instance(placement.Prefill) == "" {
+		c.generate()
+		return
+	}
+	c.prepare()
+}
+
+func (c *client) decode() *instance { return c.world.named(c.ticket.Instance(placement.Decode)) }
+
+// generate asks for all of it at once.
+func (c *client) generate() {
+	c.enter("starting")
+	c.ticket.Release(placement.Prefill)
+	c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
+		return s.Generate(c.ask.Request, func(stream generation.Stream, err error) {
+			answer(func() { c.started(stream, err) })
+		})
+	}, c.lostDecode)
+}
+
+// prepare reserves on the decode instance.
+func (c *client) prepare() {
+	c.enter("preparing")
+	c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
+		return s.PrepareReceive(c.ask.Request, c.ask.End,
+			func(r generation.Reservation, err error) { answer(func() { c.prepared(r, err) }) })
+	}, c.lostDecode)
+}
+
+func (c *client) prepared(r generation.Reservation, err error) {
+	if err != nil {
+		c.refused(err)
+		return
+	}
+	c.reserved = c.world.config.Bug.reserved(r)
+	r = c.reserved
+	c.begin = max(0, r.End-c.ask.Back)
+	switch {
+	case c.ask.Way == Forget:
+		c.ticket.Release(placement.Prefill)
+		c.done()
+	case r.Matched >= r.End:
+		c.start()
+	case r.End-r.Matched < c.ask.Threshold:
+		c.world.mark(SendSkipped)
+		c.begin = r.Matched
+		c.start()
+	default:
+		c.send()
+		if c.ask.Way == Hurry {
+			c.hurry()
+		}
+	}
+}
+
+// hurry starts without waiting for the send.
+func (c *client) hurry() {
+	sending := c.call
+	c.world.clock.after(c.world.config.Latency*3, func() {
+		if c.phase == "sending" && c.call == sending && !sending.over && !c.left {
+			c.world.mark(StartedBeforeDelivery)
+			sending.lost = func() {}
+			sending.over = true // Its answer is of no interest.
+			c.start()
+		}
+	})
+}
+
+// send has the prefill instance fill the reservation.
+func (c *client) send() {
+	c.enter("sending")
+	c.senders++
+	to := c.world.named(c.ticket.Instance(placement.Prefill))
+	if c.ask.Way == Loopback && c.decode().config.Prefill {
+		to = c.decode()
+	}
+	c.dial(to, c.remoteSend(c.sent), func() { c.sent(generation.Errorf(codeLost, "lost")) })
+}
+
+// remoteSend is the call, whose outcome goes to then.
+func (c *client) remoteSend(then func(error)) func(*engine.Stepper, func(func())) *engine.Call {
+	window := generation.Send{Begin: c.reserved.Matched, End: c.reserved.End,
+		Metadata: c.reserved.Metadata}
+	return func(s *engine.Stepper, answer func(func())) *engine.Call {
+		return s.RemoteSend(c.ask.Request, window, func(sent generation.Sent, err error) {
+			answer(func() { then(err) })
+		})
+	}
+}
+
+func (c *client) sent(err error) {
+	if c.left {
+		return
+	}
+	c.explain(err)
+	c.unsent = err != nil
+	if err != nil && c.ask.Way == Resend && c.senders < 3 {
+		c.resend()
+		return
+	}
+	if err == nil && c.ask.Way == Migrate {
+		c.world.mark(DeliveredNeverStarted)
+		c.done()
+		return
+	}
+	c.start()
+}
+
+// resend tries another prefill instance, which may go on where the first had got to.
+func (c *client) resend() {
+	c.ticket.Exclude(placement.Prefill)
+	held := c.ticket.Instance(placement.Decode)
+	next := slices.IndexFunc(c.world.pool.Snapshot(), func(s placement.Instance) bool {
+		return s.Role == placement.Prefill && s.Up
+	})
+	if next < 0 {
+		c.start()
+		return
+	}
+	name := c.world.pool.Snapshot()[next].Name
+	c.enter("sending")
+	c.senders++
+	c.world.trace("%s sends again from %s to %s", c.id(), name, held)
+	c.dial(c.world.named(name), c.remoteSend(c.sent),
+		func() { c.sent(generation.Errorf(codeLost, "lost")) })
+}
+
+// start lets the decode instance go on from the reservation.
+func (c *client) start() {
+	c.enter("starting")
+	c.ticket.Release(placement.Prefill)
+	w := c.world
+	w.markIf(c.begin < c.reserved.End && c.begin > c.reserved.Matched, GapPrefilled)
+	c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
+		return s.StartGenerate(c.ask.Request, c.begin,
+			func(stream generation.Stream, err error) {
+				answer(func() { c.started(stream, err) })
+			})
+	}, c.lostDecode)
+}
+
+func (c *client) started(stream generation.Stream, err error) {
+	if err != nil {
+		c.refused(err)
+		return
+	}
+	c.enter("streaming")
+	c.world.markIf(c.unsent, Recomputed)
+	from := c.decode()
+	c.reader = &reader{client: c, from: from, life: from.life, stream: stream}
+	from.readers = append(from.readers, c.reader)
+	if c.ask.ReadEvery > 0 {
+		c.world.mark(SlowReader)
+		c.reader.slowly()
+		return
+	}
+	c.reader.look()
+}
+
+// take compares tokens with what they must be.
+func (c *client) take(tokens []int32, logprobs []generation.Logprobs) {
+	at := len(c.got)
+	c.got = append(c.got, tokens...)
+	if len(c.got) > len(c.want.tokens) || !slices.Equal(c.got, c.want.tokens[:len(c.got)]) {
+		broken("%s has tokens %v, must have %v", c.id(), c.got, c.want.tokens)
+	}
+	if c.ask.Request.Logprobs && len(logprobs) != len(tokens) {
+		broken("%s has %d log-probabilities for %d tokens", c.id(), len(logprobs), len(tokens))
+	}
+	for k, l := range logprobs {
+		want := c.want.logprobs[at+k]
+		if l.Chosen != want {
+			broken("%s has log-probability %v, must have %v", c.id(), l.Chosen, want)
+		}
+	}
+}
+
+// finish takes the end of the stream (I7: it comes once, and last).
+func (c *client) finish(update generation.Update, err error) {
+	if err != nil {
+		c.refused(err)
+		return
+	}
+	if len(c.got) != len(c.want.tokens) || update.Finish != c.want.finish {
+		broken("%s ends with %d tokens and %q, must with %d and %q",
+			c.id(), len(c.got), update.Finish, len(c.want.tokens), c.want.finish)
+	}
+	c.world.mark(Completed)
+	c.world.markIf(update.Finish == generation.FinishStop, EndedByToken)
+	c.done()
+	if c.ask.Way == Stale && c.reserved.Metadata != "" {
+		c.sendStale()
+	}
+}
+
+// sendStale sends once more to a reservation that has gone: it must be refused.
+func (c *client) sendStale() {
+	for _, i := range c.world.instances {
+		if !i.up || !i.config.Prefill || c.reserved.Matched >= c.reserved.End {
+			continue
+		}
+		c.dial(i, c.remoteSend(func(err error) {
+			if err == nil {
+				broken("%s was sent to a reservation that had ended", c.id())
+			}
+		}), func() {})
+		return
+	}
+}
+
+// enter begins a phase.
+func (c *client) enter(phase string) {
+	c.phase = phase
+	c.world.trace("%s is %s: %v, %s to %s", c.id(), phase, c.ask.Way,
+		c.ticket.Instance(placement.Prefill), c.ticket.Instance(placement.Decode))
+}

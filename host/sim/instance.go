@@ -1,0 +1,377 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kvrelay/engine/host/batch"
+	"github.com/kvrelay/engine/host/engine"
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/scheduler"
+	"github.com/kvrelay/engine/host/transfer"
+)
+
+// instance is one engine with its two ends of the transfer. What it runs is what ships: the
+// engine's loop, stage by stage, the scheduler, the ledger of leases and the machines of the
+// transfer.
+type instance struct {
+	world  *World
+	index  int
+	config InstanceConfig
+	random *rand.Rand
+	up     bool
+	life   int // counts its starts
+	// asleep collects what happens to a paused instance until it goes on.
+	paused bool
+	asleep []func()
+
+	engine    *engine.Engine
+	stepper   *engine.Stepper
+	scheduler *scheduler.Scheduler
+	model     *model
+	ledger    *transfer.Ledger
+	policy    *watched
+	busy      bool // a turn is under way, or asked for
+	ticking   bool // the leases' clock runs
+
+	inbound  map[*conn]bool
+	writers  map[uint64]*conn // by epoch
+	leases   map[string]*lease
+	sending  map[string][]kvcache.PageID // page tables of transfers, by their name
+	pending  []*call
+	readers  []*reader
+	poisoned []bool
+	finished map[string]int // requests that ended, by the client's ID
+
+	stalls    int // turns without a plan, in a row
+	retrying  bool
+	heard     int // calls and events that wait for the next turn, and retries
+	checks    int
+	mostHeld  int // sequences that a change of limits found holding pages
+	evicted   uint64
+	grants    uint64 // leases ever granted: the epoch of the last
+	preempted map[scheduler.SequenceID]bool
+}
+
+// lease is what a checker knows of a reservation that may be written.
+type lease struct {
+	pages   []kvcache.PageID
+	slots   map[int]bool
+	writes  map[write]int // since its writer was let in
+	epoch   uint64
+	order   []int // the slots in the order of positions, from begin on
+	begin   int
+	writing bool // a writer has been let in and has not ended
+}
+
+// write names a slot of a layer.
+type write struct{ layer, slot int }
+
+func (i *instance) String() string { return fmt.Sprintf("i%d", i.index) }
+
+// start brings an instance up, with empty memory.
+func (i *instance) start() {
+	w := i.world
+	i.life++
+	i.up, i.paused, i.busy, i.ticking = true, false, false, false
+	i.stalls, i.retrying = 0, false
+	i.asleep, i.pending, i.readers = nil, nil, nil
+	i.random = rand.New(rand.NewPCG(w.config.Seed, uint64(1000*(i.index+1)+i.life)))
+	i.inbound, i.writers = map[*conn]bool{}, map[uint64]*conn{}
+	i.leases, i.sending = map[string]*lease{}, map[string][]kvcache.PageID{}
+	i.preempted, i.evicted, i.mostHeld = map[scheduler.SequenceID]bool{}, 0, 0
+	i.grants = 0
+	i.poisoned, i.finished = make([]bool, i.config.Pages), map[string]int{}
+	s := w.config.Shape
+	i.model = newModel(s, i.config.Pages)
+	i.model.crossed = w.config.Bug == WrongLayer
+	i.model.mayWrite, i.model.mayReceive = i.mayWrite, i.mayReceive
+	i.policy = &watched{instance: i, policy: newPolicy(i.config.Policy, i.random)}
+	var err error
+	i.scheduler, err = scheduler.New(scheduler.Options{
+		Limits: i.config.Limits, PageSize: s.PageSize, Pages: i.config.Pages,
+		MaxModelLen: w.config.Context, PrefixPages: i.config.PrefixPages,
+		Window: s.Window, Sinks: s.Sinks, Seed: w.config.Seed,
+		KVBytesPerToken: slotBytes * s.Layers,
+	}, i.policy.orBuiltIn())
+	must(err)
+	i.engine = engine.New(engine.Options{
+		Models: []engine.Runner{runner{i}}, Scheduler: i.scheduler, Context: w.config.Context,
+		Vocabulary: vocabulary, EOS: []int32{eos}, RecomputeOnFailure: w.config.Recompute,
+		MaxPending: i.config.Limits.MaxQueue + i.config.Limits.MaxSeqs,
+		Clock:      func() time.Duration { return w.clock.now }, Watch: watch{i},
+	})
+	i.ledger, err = transfer.NewLedger(transfer.ReceiverOptions{
+		Models: i.models(), Address: i.address(), Random: chaff{i.random},
+		Timeout: w.config.Timeout, Lease: w.config.Lease, MaxInflight: i.config.MaxInflight,
+	})
+	must(err)
+	var receiver engine.Receiver
+	var sender engine.Sender
+	if i.config.Decode {
+		receiver = receiverEnd{i}
+	}
+	if i.config.Prefill {
+		sender = senderEnd{i}
+	}
+	i.stepper = engine.NewStepper(i.engine, receiver, sender)
+}
+
+// address is where senders reach an instance; its port is its number.
+func (i *instance) address() string { return fmt.Sprintf("127.0.0.1:%d", 1+i.index) }
+
+func (i *instance) models() []transfer.Model {
+	s := i.world.config.Shape
+	return []transfer.Model{{
+		Compat: transfer.Compat{Model: "fingerprint", DType: "hash", PageSize: s.PageSize,
+			Layers: s.Layers, Window: s.Window, Sinks: s.Sinks},
+		Pages: i.model, SlotBytes: slotBytes,
+	}}
+}
+
+// chaff makes bytes of chance for keys and tokens.
+type chaff struct{ *rand.Rand }
+
+func (c chaff) Read(p []byte) (int, error) {
+	for k := range p {
+		p[k] = byte(c.Uint32())
+	}
+	return len(p), nil
+}
+
+// run lets an instance do something now, or when it goes on, unless it has ended since.
+func (i *instance) run(life int, do func()) {
+	switch {
+	case !i.up || life != i.life:
+	case i.paused:
+		i.asleep = append(i.asleep, do)
+	default:
+		do()
+	}
+}
+
+// later is run after a while.
+func (i *instance) later(d time.Duration, do func()) {
+	life := i.life
+	i.world.clock.after(d, func() { i.run(life, do) })
+}
+
+// kick asks for a turn, because there is something to hear.
+func (i *instance) kick() {
+	i.heard++
+	i.again()
+}
+
+func (i *instance) again() {
+	if !i.busy {
+		i.busy = true
+		i.later(0, i.hear)
+	}
+}
+
+// hear begins a turn if there is something to do.
+func (i *instance) hear() {
+	i.policy.swap()
+	work := i.stepper.Hear()
+	if i.heard > 0 {
+		i.heard = 0
+		i.check()
+	}
+	if !work {
+		i.busy = false
+		if i.stepper.Waits() && !i.retrying {
+			i.retrying = true
+			i.stalls = min(i.stalls+1, 8)
+			i.later(time.Millisecond<<i.stalls, func() {
+				i.retrying = false
+				i.stepper.Retry()
+				i.again()
+			})
+		}
+		return
+	}
+	plan := i.stepper.Plan()
+	i.checkPlan(plan)
+	took := i.config.StepTime + i.config.StepTime*time.Duration(plan.Batch.Rows())/10
+	if plan.Empty() {
+		took = 0
+	} else {
+		i.stalls = 0
+	}
+	i.later(took/2, func() {
+		i.compute(plan)
+		i.later(took/2, i.conclude)
+	})
+}
+
+func (i *instance) compute(plan *scheduler.Plan) {
+	for _, s := range plan.Sends {
+		i.sending[fmt.Sprintf("s%d", s.ID)] = s.Pages
+	}
+	i.world.config.Bug.batch(&plan.Batch, plan, i)
+	i.stepper.Compute()
+}
+
+func (i *instance) conclude() {
+	i.stepper.Conclude()
+	i.check()
+	i.busy = false
+	i.read()
+	i.again()
+}
+
+// reset forgets the prefix cache between two turns.
+func (i *instance) reset() {
+	if i.busy {
+		i.later(time.Millisecond, i.reset)
+		return
+	}
+	i.scheduler.Reset()
+	i.world.mark(CacheReset)
+	i.check()
+}
+
+// runner is the model as the engine runs it.
+type runner struct{ *instance }
+
+// errMemory is what a device says that has no memory left.
+var errMemory = errors.New("out of memory")
+
+func (r runner) Run(b *batch.Batch) ([][]float32, error) {
+	failing := r.model.fail != nil
+	if failing && r.world.config.Bug == DeviceIgnored {
+		r.model.fail = nil
+		rows := make([][]float32, 0, len(b.Items))
+		for k := range b.Items {
+			for range b.Items[k].Logits {
+				rows = append(rows, make([]float32, vocabulary))
+			}
+		}
+		return rows, nil
+	}
+	if failing {
+		r.world.mark(DeviceFailed)
+	}
+	if len(b.Copies) > 0 {
+		r.world.mark(TailCopied)
+	}
+	return r.model.Run(b)
+}
+
+// watch hears what the engine tells.
+type watch struct{ *instance }
+
+func (w watch) Step(engine.Step)          {}
+func (w watch) Token(bool, time.Duration) {}
+func (w watch) Transfer(transfer.Event)   {}
+
+func (w watch) Finished(f engine.Finished) {
+	w.world.trace("%v ended %v %v %q: %s %v", w.instance, f.Kind, f.ID, f.Reason, f.Report.Policy,
+		f.Err)
+	w.finished[f.ID]++
+}
+
+// kill ends an instance: its memory is gone, its connections are reset.
+func (i *instance) kill() {
+	w := i.world
+	if !i.up {
+		return
+	}
+	i.noteDeath()
+	i.up = false
+	for _, c := range w.conns {
+		c.dies(i)
+	}
+	for _, p := range i.pending {
+		p.breaks()
+	}
+	i.pending = nil
+	for _, r := range i.readers {
+		w.clock.after(w.config.Latency, r.lost)
+	}
+	i.readers = nil
+}
+
+// noteDeath marks what the instance was doing.
+func (i *instance) noteDeath() {
+	for _, l := range i.leases {
+		if len(l.writes) > 0 {
+			i.world.mark(DecodeDied)
+		}
+	}
+	if len(i.sending) > 0 {
+		i.world.mark(PrefillDied)
+	}
+}
+
+func (i *instance) pause() { i.paused = i.up }
+
+func (i *instance) resume() {
+	if !i.up || !i.paused {
+		return
+	}
+	i.paused = false
+	asleep := i.asleep
+	i.asleep = nil
+	for n, do := range asleep {
+		if i.paused {
+			i.asleep = append(i.asleep, asleep[n:]...)
+			return
+		}
+		do()
+	}
+}
+
+// watched lets a policy be swapped between two turns.
+type watched struct {
+	instance *instance
+	policy   scheduler.Policy
+	next     *PolicyKind
+	limits   bool // change them
+}
+
+func (p *watched) orBuiltIn() scheduler.Policy { return p.policy }
+
+func (p *watched) swap() {
+	i := p.instance
+	if p.limits {
+		p.limits = false
+		i.config.Limits = randomLimits(i.random)
+		i.config.Limits.ChunkAlign = 1 // What was admitted fits a pool for that.
+		i.mostHeld = i.scheduler.Stats().Holding
+		must(i.scheduler.SetLimits(i.config.Limits))
+		i.world.mark(LimitsChanged)
+	}
+	if p.next == nil {
+		return
+	}
+	p.policy = newPolicy(*p.next, i.random)
+	p.next = nil
+	i.scheduler.SetPolicy(p.policy)
+	if i.scheduler.Work() {
+		i.world.mark(PolicySwapped)
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		broken("%v", err)
+	}
+}
+
+// ended reports whether a code is that of a failure that faults explain.
+func explained(code generation.Code) bool {
+	switch code {
+	case generation.CodeInternal, generation.CodeTransferFailed, generation.CodeNotDelivered,
+		generation.CodeReservationNotFound, generation.CodeNoDecode, codeLost,
+		generation.CodeInvalidMetadata, generation.CodeIDInUse, generation.CodeIncompatible:
+		return true
+	}
+	return false
+}
+
+// codeLost is the front's: the instance did not answer.
+const codeLost generation.Code = "lost"

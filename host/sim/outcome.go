@@ -1,0 +1,172 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/kvrelay/engine/host/generation"
+	"github.com/kvrelay/engine/host/placement"
+)
+
+// refused takes the error of a call to the decode instance: another may do better, or it is the
+// end.
+func (c *client) refused(err error) {
+	g := generation.AsError(err)
+	c.explain(g)
+	again := g.Code == generation.CodeQueueFull
+	if g.Code == generation.CodeInternal && len(c.got) == 0 && c.world.devices > c.devices {
+		again = true
+	}
+	if again && c.tries < c.world.config.Retries {
+		c.world.markIf(g.Code == generation.CodeInternal, FailedOverAfterDevice)
+		c.again()
+		return
+	}
+	c.fail(g)
+}
+
+// lostDecode takes the loss of the decode instance.
+func (c *client) lostDecode() {
+	if c.left || c.ended {
+		return
+	}
+	if len(c.got) == 0 && c.tries < c.world.config.Retries {
+		c.world.pool.Failed(placement.Decode, c.ticket.Instance(placement.Decode))
+		c.again()
+		return
+	}
+	c.fail(generation.Errorf(codeLost, "the decode instance was lost"))
+}
+
+// again tries another decode instance.
+func (c *client) again() {
+	c.world.mark(RetriedElsewhere)
+	c.giveBack()
+	c.tries++
+	c.ticket.Exclude(placement.Decode)
+	c.place()
+}
+
+// giveBack drops the reservation, wherever it is.
+func (c *client) giveBack() {
+	name := c.ticket.Instance(placement.Decode)
+	if name == "" {
+		return
+	}
+	to, life := c.world.named(name), c.world.named(name).life
+	c.world.clock.after(c.world.config.Latency, func() {
+		to.run(life, func() {
+			to.stepper.Release(c.id())
+			to.kick()
+		})
+	})
+}
+
+// fail ends the request with an error, which must have a reason.
+func (c *client) fail(err *generation.Error) {
+	if c.left || c.ended {
+		return
+	}
+	c.explain(err)
+	c.failure = err
+	c.world.trace("%s fails: %s %v", c.id(), err.Code, err)
+	c.world.markIf(err.Code == generation.CodeQueueFull, QueueFull)
+	c.world.markIf(err.Code == generation.CodeContextLength, TooLong)
+	c.giveBack()
+	c.done()
+}
+
+// explain verifies that an error is one that may be: in a world where nothing goes wrong only a
+// full queue or a request too large is an answer, and what the client asks for itself.
+func (c *client) explain(err error) {
+	g := generation.AsError(err)
+	if g == nil {
+		return
+	}
+	switch g.Code {
+	case generation.CodeQueueFull, generation.CodeContextLength, generation.CodeInvalidValue:
+		c.excused = true
+		return
+	case generation.CodeCancelled:
+		if c.left {
+			return
+		}
+	}
+	if len(c.world.config.Faults) == 0 && !c.mayFail(g) || !explained(g.Code) {
+		broken("%s is told %s, which nothing explains: %v", c.id(), g.Code, g)
+	}
+}
+
+// mayFail reports whether an error is possible although nothing went wrong: the client did not wait
+// for its own send, or pages ran out under a send.
+func (c *client) mayFail(g *generation.Error) bool {
+	reached := &c.world.counts
+	return c.excused || c.ask.Way == Hurry || reached[SendStarved] > 0 ||
+		reached[WaitedInVain] > 0 ||
+		g.Code == generation.CodeNotDelivered && reached[TransferTimedOut] > 0
+}
+
+// leave is the client going away, wherever its request is.
+func (c *client) leave() {
+	if c.ended {
+		return
+	}
+	c.left = true
+	c.noteLeave()
+	switch {
+	case c.phase == "streaming":
+		r := c.reader
+		r.close()
+		if k := c.call.real; k != nil {
+			r.from.run(r.life, func() { k.Cancel(); r.from.kick() })
+		}
+	case c.call != nil:
+		c.call.cancel()
+	}
+	c.giveBack()
+	c.done()
+}
+
+func (c *client) noteLeave() {
+	w := c.world
+	w.markIf(c.phase == "preparing", CancelledWhilePreparing)
+	w.markIf(c.phase == "sending", CancelledWhileSending)
+	w.markIf(c.phase == "starting", CancelledWhileStarting)
+	w.markIf(c.phase == "streaming" && len(c.got) > 0, CancelledWhileStreaming)
+	w.markIf(c.phase == "streaming" && len(c.got) == 0, CancelledWhileQueued)
+}
+
+// done is the end of the request, whatever it was.
+func (c *client) done() {
+	if c.ended {
+		return
+	}
+	c.ended = true
+	c.phase = "ended"
+	c.ticket.Release(placement.Prefill)
+	c.ticket.Release(placement.Decode)
+	c.world.open--
+}
+
+// exhausted ends a request that has waited for too long. Without a fault that happens only where
+// reservations keep all room: those that clients forgot, and where instances wait for each other,
+// because what they reserved for others leaves no room for what they are to send.
+func (c *client) exhausted() {
+	w := c.world
+	w.mark(WaitedInVain)
+	if both := c.gridlock(); len(w.config.Faults) == 0 && !both {
+		broken("%s waits for nothing in phase %q", c.id(), c.phase)
+	}
+	c.fail(generation.Errorf(codeLost, "no answer in time"))
+}
+
+// gridlock reports whether an instance reserves and sends, or clients forget what they reserved.
+func (c *client) gridlock() bool {
+	for _, a := range c.world.config.Requests {
+		if a.Way == Forget || a.Way == Migrate {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.world.instances, func(i *instance) bool {
+		return i.config.Prefill && i.config.Decode
+	})
+}
