@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 
+	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/kvcache"
 )
 
@@ -88,6 +89,9 @@ func (s *Scheduler) Check() error {
 	if err := s.checkLists(); err != nil {
 		return err
 	}
+	if err := s.checkTenants(); err != nil {
+		return err
+	}
 	return s.checkTable()
 }
 
@@ -115,6 +119,25 @@ func (s *Scheduler) checkLists() error {
 	if states != s.states || seen != len(s.byID) {
 		return fmt.Errorf("scheduler: states %v, counted %v; %d of %d sequences in lists",
 			s.states, states, seen, len(s.byID))
+	}
+	return nil
+}
+
+// checkTenants verifies that the table counts what the lists hold.
+func (s *Scheduler) checkTenants() error {
+	counted := make([]abi.Tenant, len(s.tenants))
+	for _, q := range s.queue {
+		counted[q.tenant].Waiting++
+	}
+	for _, q := range s.held {
+		counted[q.tenant].Running++
+	}
+	for i, t := range s.tenants {
+		if t.Index != uint32(i) || t.Waiting != counted[i].Waiting ||
+			t.Running != counted[i].Running {
+			return fmt.Errorf("scheduler: tenant %d counts %d waiting and %d running, there are "+
+				"%d and %d", i, t.Waiting, t.Running, counted[i].Waiting, counted[i].Running)
+		}
 	}
 	return nil
 }

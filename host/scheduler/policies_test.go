@@ -20,6 +20,7 @@ func (f policyFunc) Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, err
 // first difference from what the host shows.
 type mirror struct {
 	policy  Policy
+	s       *Scheduler // What it shows is compared with what it holds, where that is known.
 	records map[uint32]abi.Record
 	calls   int
 	err     error
@@ -35,7 +36,40 @@ func (m *mirror) Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, error)
 	return m.policy.Decide(v, out)
 }
 
+// Answered implements Answerer.
+func (m *mirror) Answered() (string, uint64, uint32) {
+	if a, ok := m.policy.(Answerer); ok {
+		return a.Answered()
+	}
+	return "", abi.CapChunkLengths, 0
+}
+
+// fresh compares every record, and every counter of the header, with what they are made of.
+func (m *mirror) fresh(v *abi.View) error {
+	live := 0
+	for slot, q := range m.s.table.owner[:m.s.table.high] {
+		if q == nil {
+			continue
+		}
+		live++
+		if r := m.s.record(q); r != v.Records[slot] {
+			return fmt.Errorf("step %d: slot %d shows\n%+v, the request is\n%+v", v.Header.Step,
+				slot, v.Records[slot], r)
+		}
+	}
+	if live != len(m.s.queue)+len(m.s.held) {
+		return fmt.Errorf("step %d: %d requests are shown, %d wait and %d hold pages",
+			v.Header.Step, live, len(m.s.queue), len(m.s.held))
+	}
+	return nil
+}
+
 func (m *mirror) follow(v *abi.View) error {
+	if m.s != nil {
+		if err := m.fresh(v); err != nil {
+			return err
+		}
+	}
 	if v.Header.Flags&abi.FlagResync != 0 {
 		clear(m.records)
 	}
@@ -86,6 +120,17 @@ type chance struct {
 	badness  float64
 	laziness float64
 	skips    float64
+	takes    float64 // How often it preempts, and a tenth as often sheds, what it may.
+	flags    uint32
+}
+
+// Answered implements Answerer.
+func (c *chance) Answered() (string, uint64, uint32) {
+	granted := uint64(abi.CapChunkLengths)
+	if c.takes > 0 {
+		granted |= abi.CapPreempt | abi.CapShed
+	}
+	return "chance", granted, c.flags
 }
 
 func (c *chance) Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, error) {
@@ -98,7 +143,12 @@ func (c *chance) Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, error)
 			continue
 		}
 		d := abi.Decision{Slot: uint32(i), IDLow: uint32(r.ID), Tokens: abi.TokensAuto}
+		taken := r.State&(abi.StateRunning|abi.StatePinned) == abi.StateRunning
 		switch {
+		case c.takes > 0 && taken && c.r.Float64() < c.takes:
+			d.Action = abi.ActionPreemptRecompute
+		case c.takes > 0 && c.r.Float64() < c.takes/10:
+			d.Action = abi.ActionShed
 		case c.r.Float64() < c.skips:
 			d.Action = abi.ActionSkip
 		case r.State&abi.StateDecoding != 0:

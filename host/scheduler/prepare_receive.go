@@ -13,7 +13,8 @@ import (
 func (s *Scheduler) prepareReceive() {
 	for i := 0; i < len(s.queue); {
 		q := s.queue[i]
-		if q.kind == PrepareReceive && q.end == 0 && len(s.held) < s.limits.MaxSeqs {
+		if q.kind == PrepareReceive && q.end == 0 && !q.doomed &&
+			len(s.held) < s.limits.MaxSeqs && !s.tenantFull(q) {
 			s.prepare(q)
 			continue
 		}

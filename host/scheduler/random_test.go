@@ -31,7 +31,8 @@ func TestRandom(t *testing.T) {
 		"cancelled decoding", "cancelled finished", "sent", "delivered", "started", "recomputed",
 		"quarantined", "refused: queue full", "refused: too long", "refused: pin", "pinned",
 		"evicted", "garbage", "failed", "slid", "not sent", "delivered in vain",
-		"vectors", "barred", "let in", "refused: item", "item matched",
+		"vectors", "barred", "refused: item", "item matched",
+		"taken", "shed",
 	} {
 		if marks[mark] == 0 && *seeds >= 200 {
 			t.Errorf("no seed reached %q", mark)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/kvrelay/engine/abi"
 )
 
 // steady is a scheduler with so many running decodes and so many requests waiting.
@@ -84,6 +86,77 @@ func TestRepeats(t *testing.T) {
 		}
 		if runs[0] != runs[1] {
 			t.Fatalf("seed %d: two runs differ", n)
+		}
+	}
+}
+
+// TestNoAllocationsWithAll: tables of tenants, peers and events, 10,000 requests waiting, refusals
+// and skips in every step: nothing of it allocates.
+func TestNoAllocationsWithAll(t *testing.T) {
+	s := steady(t, 64, 10000, 40, 0)
+	p := &scripted{flags: abi.DescMayFill}
+	s.SetPolicy(&quiet{p})
+	p.decide = func(v *abi.View, out []abi.Decision) []abi.Decision {
+		for slot := range uint32(120) {
+			r := &v.Records[slot]
+			d := abi.Decision{Slot: slot, IDLow: uint32(r.ID), Tokens: abi.TokensAuto}
+			switch {
+			case r.State&abi.StateDecoding != 0 && slot%7 == 0:
+				d.Action = abi.ActionSkip
+			case r.State&abi.StateDecoding == 0 && len(out) >= 64:
+				continue
+			}
+			out = append(out, d)
+		}
+		return out[:min(len(out), int(v.Header.DecisionsCap))]
+	}
+	sampled := make([]int32, 64)
+	now := time.Duration(1)
+	peers := make([]Peer, 4)
+	step := func() {
+		now++
+		plan := s.Plan(now, StepCosts{Peers: peers})
+		s.SetLease(SequenceID(now%64), now+time.Second)
+		s.Commit(plan, sampled[:len(plan.Samples)], now)
+	}
+	for range 2000 {
+		step()
+	}
+	if n := testing.AllocsPerRun(100, step); n > 0.5 {
+		t.Errorf("%.1f allocations a step", n)
+	}
+	if s.Stats().States[Decoding] != 64 || s.plan.Decision.Fallback {
+		t.Fatalf("%+v %+v", s.Stats(), s.plan.Decision)
+	}
+}
+
+// quiet is a scripted policy that keeps no events.
+type quiet struct{ *scripted }
+
+func (q *quiet) Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, error) {
+	return q.decide(v, out), nil
+}
+
+// BenchmarkManyWaiting is what the scheduler itself costs a step, without a policy's own work, as
+// the queue grows: what it must not do is look at all of it.
+func BenchmarkManyWaiting(b *testing.B) {
+	for _, waiting := range []int{0, 1000, 10000} {
+		for name, policy := range map[string]Policy{
+			"none": policyFunc(func(_ *abi.View, out []abi.Decision) ([]abi.Decision, error) {
+				return out, nil
+			}), "fcfs": &FCFS{},
+		} {
+			b.Run(fmt.Sprintf("%s,waiting=%d", name, waiting), func(b *testing.B) {
+				s := steady(b, 64, waiting, 40, 0)
+				sampled := make([]int32, 64)
+				now := time.Duration(1)
+				turn1(s, sampled, now)
+				s.SetPolicy(policy)
+				for b.Loop() {
+					now++
+					turn1(s, sampled, now)
+				}
+			})
 		}
 	}
 }

@@ -21,6 +21,7 @@ type table struct {
 	touched []*sequence // May differ from their records.
 	changed []uint32
 	marked  []bool // The slot is in changed.
+	longest int    // The longest chunk that the records were made for.
 	// The policy has not seen the table yet; it has just been changed.
 	resync, swapped bool
 	view            abi.View
@@ -61,6 +62,7 @@ func (s *Scheduler) view(costs StepCosts) *abi.View {
 	t := &s.table
 	t.changed = t.changed[:0]
 	s.refreshLeases()
+	s.refreshNeeds()
 	for _, q := range t.touched {
 		q.touched = false
 		s.rewrite(q)
@@ -143,6 +145,21 @@ func (s *Scheduler) refreshLeases() {
 		}
 		if left != q.leaseLeft {
 			q.leaseLeft = left
+			s.touch(q)
+		}
+	}
+}
+
+// refreshNeeds has every record looked at anew when the longest chunk has changed, which with a
+// window bounds the pages that a request needs at once.
+func (s *Scheduler) refreshNeeds() {
+	longest := s.chunkMax()
+	if longest == s.table.longest {
+		return
+	}
+	s.table.longest = longest
+	for _, list := range [][]*sequence{s.queue, s.held} {
+		for _, q := range list {
 			s.touch(q)
 		}
 	}

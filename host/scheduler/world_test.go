@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
 )
@@ -89,6 +90,10 @@ func newWorld(seed uint64, marks map[string]int) *world {
 	if r.IntN(2) == 0 {
 		c.skips = 0.3
 	}
+	if side := rand.New(rand.NewPCG(seed, 12)); side.IntN(2) == 0 {
+		c.takes = 0.3 * side.Float64()
+		c.flags = abi.DescMayFill * uint32(side.IntN(2))
+	}
 	w := &world{r: r, o: o, m: newFakeModel(o), chance: c, marks: marks}
 	if side := rand.New(rand.NewPCG(seed, 11)); side.IntN(2) == 0 {
 		w.items = 5 + side.IntN(20)
@@ -96,7 +101,7 @@ func newWorld(seed uint64, marks map[string]int) *world {
 	var p Policy = c
 	if r.IntN(4) == 0 {
 		p = &FCFS{}
-		c.skips = 0
+		c.skips, c.takes = 0, 0
 	}
 	w.skips = c.skips > 0
 	w.mirror = newMirror(p)
@@ -104,7 +109,11 @@ func newWorld(seed uint64, marks map[string]int) *world {
 	if err != nil {
 		panic(err)
 	}
-	w.s = s
+	w.s, w.mirror.s = s, s
+	if seed%3 == 0 {
+		s.SetTenant(1, 500, 1)
+	}
+	s.SetTenant(2, 2000, 0)
 	return w
 }
 
@@ -135,7 +144,7 @@ func (w *world) submit() error {
 	prompt, items := vectors(w.prompt())
 	req := Request{
 		ID: w.last, Prompt: prompt, Embeds: items, MaxNew: 1 + w.r.IntN(8), Arrival: w.now,
-		Pinned: w.r.IntN(20) == 0,
+		Pinned: w.r.IntN(20) == 0, Tenant: uint32(w.last % 3), TokenGap: 3,
 	}
 	switch n := len(req.Prompt); {
 	case n > 1 && w.r.IntN(4) == 0:
@@ -185,6 +194,11 @@ func (w *world) step() error {
 			w.client(send.ID).chunks++
 		}
 		w.s.Abandon(p)
+		for _, shed := range p.Shed {
+			if err := w.ended(w.client(shed.ID)); err != nil {
+				return err
+			}
+		}
 		return w.check()
 	}
 	rows, err := w.m.run(&p.Batch)
@@ -203,6 +217,12 @@ func (w *world) step() error {
 	}
 	samples := slices.Clone(p.Samples)
 	w.s.Commit(p, tokens, w.now)
+	for _, shed := range p.Shed {
+		w.marks["shed"]++
+		if err := w.ended(w.client(shed.ID)); err != nil {
+			return err
+		}
+	}
 	for _, id := range p.Failed {
 		w.marks["failed"]++
 		if err := w.ended(w.client(id)); err != nil {
@@ -284,6 +304,14 @@ func (w *world) judge(p *Plan) error {
 		}
 	}
 	w.marks["preempted"] += len(p.Preempted)
+	w.marks["taken"] += w.s.turn.preempted
+	if t := w.s.tenants[1]; t.MaxSeqs > 0 && t.Running > t.MaxSeqs {
+		return fmt.Errorf("step %d: tenant 1 holds %d requests, 1 may be", p.Step, t.Running)
+	}
+	if w.s.turn.preempted > w.o.MaxPreempt {
+		return fmt.Errorf("step %d: the policy preempted %d, at most %d", p.Step,
+			w.s.turn.preempted, w.o.MaxPreempt)
+	}
 	w.marks["copies"] += len(p.Batch.Copies)
 	w.marks["forced"] += p.Decision.Forced
 	w.marks["trimmed"] += p.Decision.Trimmed
