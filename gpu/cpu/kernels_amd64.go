@@ -454,6 +454,291 @@ func pairBF16x14AVX512(t *tile)
 //go:noescape
 func wideBF16AVX512(t *tile)
 
+// unpackQ8_0AVX2 unpacks a chunk of a Q8_0 panel.
+//
+//go:noescape
+func unpackQ8_0AVX2(c *unpackCall)
+
+// unpackQ4_0AVX2 unpacks a chunk of a Q4_0 panel.
+//
+//go:noescape
+func unpackQ4_0AVX2(c *unpackCall)
+
+// unpackQ4_1AVX2 unpacks a chunk of a Q4_1 panel.
+//
+//go:noescape
+func unpackQ4_1AVX2(c *unpackCall)
+
+// unpackQ5_0AVX2 unpacks a chunk of a Q5_0 panel.
+//
+//go:noescape
+func unpackQ5_0AVX2(c *unpackCall)
+
+// unpackQ5_1AVX2 unpacks a chunk of a Q5_1 panel.
+//
+//go:noescape
+func unpackQ5_1AVX2(c *unpackCall)
+
+// unpackQ4_KAVX2 unpacks a chunk of a Q4_K panel.
+//
+//go:noescape
+func unpackQ4_KAVX2(c *unpackCall)
+
+// unpackQ5_KAVX2 unpacks a chunk of a Q5_K panel.
+//
+//go:noescape
+func unpackQ5_KAVX2(c *unpackCall)
+
+// unpackQ6_KAVX2 unpacks a chunk of a Q6_K panel.
+//
+//go:noescape
+func unpackQ6_KAVX2(c *unpackCall)
+
+// floatsWholeAVX2 writes the values of a chunk's numbers.
+//
+//go:noescape
+func floatsWholeAVX2(to *[superLength][panelRows]float32, c *floatCall)
+
+// floatsLeastAVX2 writes the values of a chunk's numbers.
+//
+//go:noescape
+func floatsLeastAVX2(to *[superLength][panelRows]float32, c *floatCall)
+
+// floatsHalfAVX2 writes the values of a chunk's numbers.
+//
+//go:noescape
+func floatsHalfAVX2(to *[superLength][panelRows]float32, c *floatCall)
+
+// unpackQ8_0AVX512 unpacks a chunk of a Q8_0 panel.
+//
+//go:noescape
+func unpackQ8_0AVX512(c *unpackCall)
+
+// unpackQ4_0AVX512 unpacks a chunk of a Q4_0 panel.
+//
+//go:noescape
+func unpackQ4_0AVX512(c *unpackCall)
+
+// unpackQ4_1AVX512 unpacks a chunk of a Q4_1 panel.
+//
+//go:noescape
+func unpackQ4_1AVX512(c *unpackCall)
+
+// unpackQ5_0AVX512 unpacks a chunk of a Q5_0 panel.
+//
+//go:noescape
+func unpackQ5_0AVX512(c *unpackCall)
+
+// unpackQ5_1AVX512 unpacks a chunk of a Q5_1 panel.
+//
+//go:noescape
+func unpackQ5_1AVX512(c *unpackCall)
+
+// unpackQ4_KAVX512 unpacks a chunk of a Q4_K panel.
+//
+//go:noescape
+func unpackQ4_KAVX512(c *unpackCall)
+
+// unpackQ5_KAVX512 unpacks a chunk of a Q5_K panel.
+//
+//go:noescape
+func unpackQ5_KAVX512(c *unpackCall)
+
+// unpackQ6_KAVX512 unpacks a chunk of a Q6_K panel.
+//
+//go:noescape
+func unpackQ6_KAVX512(c *unpackCall)
+
+// floatsWholeAVX512 writes the values of a chunk's numbers.
+//
+//go:noescape
+func floatsWholeAVX512(to *[superLength][panelRows]float32, c *floatCall)
+
+// floatsLeastAVX512 writes the values of a chunk's numbers.
+//
+//go:noescape
+func floatsLeastAVX512(to *[superLength][panelRows]float32, c *floatCall)
+
+// floatsHalfAVX512 writes the values of a chunk's numbers.
+//
+//go:noescape
+func floatsHalfAVX512(to *[superLength][panelRows]float32, c *floatCall)
+
+// quantWholex1AVX512 computes 1 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantWholex1AVX512(t *quantTile)
+
+// quantWholex2AVX512 computes 2 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantWholex2AVX512(t *quantTile)
+
+// quantWholex3AVX512 computes 3 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantWholex3AVX512(t *quantTile)
+
+// quantWholex4AVX512 computes 4 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantWholex4AVX512(t *quantTile)
+
+// quantWholex5AVX512 computes 5 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantWholex5AVX512(t *quantTile)
+
+// quantWholex6AVX512 computes 6 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantWholex6AVX512(t *quantTile)
+
+// quantLeastx1AVX512 computes 1 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantLeastx1AVX512(t *quantTile)
+
+// quantLeastx2AVX512 computes 2 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantLeastx2AVX512(t *quantTile)
+
+// quantLeastx3AVX512 computes 3 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantLeastx3AVX512(t *quantTile)
+
+// quantLeastx4AVX512 computes 4 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantLeastx4AVX512(t *quantTile)
+
+// quantLeastx5AVX512 computes 5 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantLeastx5AVX512(t *quantTile)
+
+// quantLeastx6AVX512 computes 6 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantLeastx6AVX512(t *quantTile)
+
+// quantHalfx1AVX512 computes 1 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantHalfx1AVX512(t *quantTile)
+
+// quantHalfx2AVX512 computes 2 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantHalfx2AVX512(t *quantTile)
+
+// quantHalfx3AVX512 computes 3 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantHalfx3AVX512(t *quantTile)
+
+// quantHalfx4AVX512 computes 4 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantHalfx4AVX512(t *quantTile)
+
+// quantHalfx5AVX512 computes 5 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantHalfx5AVX512(t *quantTile)
+
+// quantHalfx6AVX512 computes 6 rows of two panels with 8-bit activations.
+//
+//go:noescape
+func quantHalfx6AVX512(t *quantTile)
+
+// quantBytex1AVX2 computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantBytex1AVX2(t *quantTile)
+
+// quantBytex2AVX2 computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantBytex2AVX2(t *quantTile)
+
+// quantBytex3AVX2 computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantBytex3AVX2(t *quantTile)
+
+// quantBytex4AVX2 computes 4 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantBytex4AVX2(t *quantTile)
+
+// quantWholex1AVX2 computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex1AVX2(t *quantTile)
+
+// quantWholex2AVX2 computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex2AVX2(t *quantTile)
+
+// quantWholex3AVX2 computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex3AVX2(t *quantTile)
+
+// quantWholex4AVX2 computes 4 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex4AVX2(t *quantTile)
+
+// quantLeastx1AVX2 computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx1AVX2(t *quantTile)
+
+// quantLeastx2AVX2 computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx2AVX2(t *quantTile)
+
+// quantLeastx3AVX2 computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx3AVX2(t *quantTile)
+
+// quantLeastx4AVX2 computes 4 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx4AVX2(t *quantTile)
+
+// quantHalfx1AVX2 computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx1AVX2(t *quantTile)
+
+// quantHalfx2AVX2 computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx2AVX2(t *quantTile)
+
+// quantHalfx3AVX2 computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx3AVX2(t *quantTile)
+
+// quantHalfx4AVX2 computes 4 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx4AVX2(t *quantTile)
+
+// quantiseAVX2 is quantiseRow.
+//
+//go:noescape
+func quantiseAVX2(c *quantiseCall)
+
 // sumSquaresAVX2 is sumSquares for n, a positive multiple of 16.
 //
 //go:noescape
@@ -606,4 +891,92 @@ var pairsAVX512 = tileTable{
 		12: pairBF16x12AVX512,
 		14: pairBF16x14AVX512,
 	},
+}
+
+// quantAVX2 are kernels by kind and rows.
+var quantAVX2 = quantTable{
+	kindByte: {
+		1: quantBytex1AVX2,
+		2: quantBytex2AVX2,
+		3: quantBytex3AVX2,
+		4: quantBytex4AVX2,
+	},
+	kindWhole: {
+		1: quantWholex1AVX2,
+		2: quantWholex2AVX2,
+		3: quantWholex3AVX2,
+		4: quantWholex4AVX2,
+	},
+	kindLeast: {
+		1: quantLeastx1AVX2,
+		2: quantLeastx2AVX2,
+		3: quantLeastx3AVX2,
+		4: quantLeastx4AVX2,
+	},
+	kindHalf: {
+		1: quantHalfx1AVX2,
+		2: quantHalfx2AVX2,
+		3: quantHalfx3AVX2,
+		4: quantHalfx4AVX2,
+	},
+}
+
+// unpackAVX2 are kernels by type.
+var unpackAVX2 = [gpu.DTypes]func(*unpackCall){
+	gpu.Q8_0: unpackQ8_0AVX2,
+	gpu.Q4_0: unpackQ4_0AVX2,
+	gpu.Q4_1: unpackQ4_1AVX2,
+	gpu.Q5_0: unpackQ5_0AVX2,
+	gpu.Q5_1: unpackQ5_1AVX2,
+	gpu.Q4_K: unpackQ4_KAVX2,
+	gpu.Q5_K: unpackQ5_KAVX2,
+	gpu.Q6_K: unpackQ6_KAVX2,
+}
+
+// quantAVX512 are kernels by kind and rows.
+var quantAVX512 = quantTable{
+	kindByte: {
+		1: quantWholex1AVX512,
+		2: quantWholex2AVX512,
+		3: quantWholex3AVX512,
+		4: quantWholex4AVX512,
+		5: quantWholex5AVX512,
+		6: quantWholex6AVX512,
+	},
+	kindWhole: {
+		1: quantWholex1AVX512,
+		2: quantWholex2AVX512,
+		3: quantWholex3AVX512,
+		4: quantWholex4AVX512,
+		5: quantWholex5AVX512,
+		6: quantWholex6AVX512,
+	},
+	kindLeast: {
+		1: quantLeastx1AVX512,
+		2: quantLeastx2AVX512,
+		3: quantLeastx3AVX512,
+		4: quantLeastx4AVX512,
+		5: quantLeastx5AVX512,
+		6: quantLeastx6AVX512,
+	},
+	kindHalf: {
+		1: quantHalfx1AVX512,
+		2: quantHalfx2AVX512,
+		3: quantHalfx3AVX512,
+		4: quantHalfx4AVX512,
+		5: quantHalfx5AVX512,
+		6: quantHalfx6AVX512,
+	},
+}
+
+// unpackAVX512 are kernels by type.
+var unpackAVX512 = [gpu.DTypes]func(*unpackCall){
+	gpu.Q8_0: unpackQ8_0AVX512,
+	gpu.Q4_0: unpackQ4_0AVX512,
+	gpu.Q4_1: unpackQ4_1AVX512,
+	gpu.Q5_0: unpackQ5_0AVX512,
+	gpu.Q5_1: unpackQ5_1AVX512,
+	gpu.Q4_K: unpackQ4_KAVX512,
+	gpu.Q5_K: unpackQ5_KAVX512,
+	gpu.Q6_K: unpackQ6_KAVX512,
 }

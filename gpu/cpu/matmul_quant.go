@@ -9,19 +9,15 @@ import (
 
 // quantInputs are the activations of one product in 8-bit integers, row after row.
 type quantInputs struct {
-	q     []int8
-	scale []float32 // one a block
-	start []int32   // room for two a block
-	sum   []float32 // one a block
+	q    []int8
+	meta []quantMeta // one a block
 }
 
 // grow makes room for so many rows. It allocates only what no earlier call had.
 func (q *quantInputs) grow(rows, cols int) {
 	blocks := rows * cols / quantBlock
 	q.q = slices.Grow(q.q[:0], rows*cols)[:rows*cols]
-	q.scale = slices.Grow(q.scale[:0], blocks)[:blocks]
-	q.sum = slices.Grow(q.sum[:0], blocks)[:blocks]
-	q.start = slices.Grow(q.start[:0], 2*blocks)[:2*blocks]
+	q.meta = slices.Grow(q.meta[:0], blocks)[:blocks]
 }
 
 // quantMatMul is a product with a quantised weight.
@@ -54,15 +50,14 @@ type quantiseJob struct {
 
 func (j *quantiseJob) do(worker, task int) {
 	in, call := &j.d.inputs, &j.d.scratch[worker].quantise
-	blocks, halves := j.cols/quantBlock, j.format.kind == kindHalf
+	blocks, halves := j.cols/quantBlock, 0
+	if j.format.kind == kindHalf {
+		halves = 1
+	}
 	first := task * j.rowsPerTask
 	for r := first; r < min(first+j.rowsPerTask, j.rows); r++ {
 		*call = quantiseCall{blocks: blocks, offset: j.format.offset, halves: halves,
-			x: &j.x[r*j.cols], q: &in.q[r*j.cols],
-			scale: &in.scale[r*blocks], start: &in.start[r*blocks], sum: &in.sum[r*blocks]}
-		if halves {
-			call.start = &in.start[2*r*blocks]
-		}
+			x: &j.x[r*j.cols], q: &in.q[r*j.cols], meta: &in.meta[r*blocks]}
 		j.d.micro.quant.quantise(call)
 	}
 	*call = quantiseCall{}
@@ -209,15 +204,11 @@ func (j *quantMatmulJob) part(to span, rows area, move func(row, out []float32),
 func (c *quantChunk) compute(row, rows int, to outputs) {
 	j, q, cols := c.j, c.s.quant, c.j.w.cols
 	if j.integers {
-		in, blocks, halves := &j.d.inputs, cols/quantBlock, 1
-		if j.format.kind == kindHalf {
-			halves = 2
-		}
+		in, blocks := &j.d.inputs, cols/quantBlock
 		at := row*blocks + c.block
 		c.s.tile = quantTile{
 			blocks: c.blocks, a: unsafe.Pointer(&in.q[at*quantBlock]), lda: uintptr(cols),
-			scale: unsafe.Pointer(&in.scale[at]), start: unsafe.Pointer(&in.start[halves*at]),
-			sum: unsafe.Pointer(&in.sum[at]), ldm: uintptr(blocks) * 4,
+			meta: unsafe.Pointer(&in.meta[at]), ldm: uintptr(blocks) * unsafe.Sizeof(in.meta[0]),
 			q: c.bytes(0), qPanel: uintptr(c.bytes(1)) - uintptr(c.bytes(0)),
 			s: unsafe.Pointer(&q.chunks[0].scale), m: unsafe.Pointer(&q.chunks[0].least),
 			sPanel: unsafe.Sizeof(chunk{}),

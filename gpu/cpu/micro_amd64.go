@@ -1,6 +1,6 @@
 package cpu
 
-//go:generate go run asm/gen.go asm/rows.go asm/tiles512.go
+//go:generate go run asm/gen.go asm/rows.go asm/tiles512.go asm/quant.go asm/quanttiles.go asm/quantise.go
 
 import (
 	"unsafe"
@@ -39,8 +39,31 @@ func avx2Micro() *micro {
 			gpu.GELUTanh: gateFast(gateGELUAVX2, gateGELU),
 		},
 		rotate: rotateFast,
-		quant:  goQuantMicro(),
+		quant:  avx2QuantMicro(),
 	}
+}
+
+func avx2QuantMicro() quantMicro {
+	m := quantMicro{tall: 4, unpack: unpackAVX2, quantise: quantiseAVX2,
+		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX2,
+			floatsWholeAVX2, floatsLeastAVX2, floatsHalfAVX2}}
+	for kind := range m.tiles {
+		for rows, one := range quantAVX2[kind] {
+			if one != nil {
+				m.tiles[kind][rows] = func(t *quantTile) { eachPanel(t, one) }
+			}
+		}
+	}
+	return m
+}
+
+// eachPanel computes a pair of panels with a kernel for one.
+func eachPanel(t *quantTile, one func(*quantTile)) {
+	one(t)
+	t.q = unsafe.Add(t.q, t.qPanel)
+	t.s, t.m = unsafe.Add(t.s, t.sPanel), unsafe.Add(t.m, t.sPanel)
+	t.c, t.init = unsafe.Add(t.c, panelRows*4), unsafe.Add(t.init, panelRows*4)
+	one(t)
 }
 
 func avx512Micro() *micro {
@@ -49,6 +72,10 @@ func avx512Micro() *micro {
 	m.tiles, m.pairs = tilesAVX512, pairsAVX512
 	m.tiles.complete(m.tall)
 	m.pairs.complete(m.tall)
+	m.quant = quantMicro{tall: quantRows, tiles: quantAVX512, unpack: unpackAVX512,
+		quantise: quantiseAVX2,
+		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX512,
+			floatsWholeAVX512, floatsLeastAVX512, floatsHalfAVX512}}
 	m.wide = [...]tileKernel{wideF32AVX512, wideF16AVX512, wideBF16AVX512}
 	return m
 }

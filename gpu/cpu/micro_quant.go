@@ -34,10 +34,8 @@ type quantTile struct {
 	blocks int
 	a      unsafe.Pointer // int8
 	lda    uintptr
-	scale  unsafe.Pointer // float32, one a block: that of the activations
-	start  unsafe.Pointer // int32, one for each scale of the weights: -offset·Σa
-	sum    unsafe.Pointer // float32, one a block: scale·Σa
-	ldm    uintptr        // from row to row of scale and sum; of start where blocks have one
+	meta   unsafe.Pointer // quantMeta, one a block
+	ldm    uintptr
 	q      unsafe.Pointer // integers of the chunk
 	qPanel uintptr        // to those of the second panel
 	s      unsafe.Pointer // its scales
@@ -49,10 +47,20 @@ type quantTile struct {
 	ldi    uintptr
 }
 
+// quantMeta belongs to a block of activations in integers a.
+type quantMeta struct {
+	scale float32  // an activation is scale·a
+	sum   float32  // scale·Σa
+	start [2]int32 // -offset·Σa; in kindHalf of the first and of the second 16
+}
+
+// quantTable is kernels by kind and rows.
+type quantTable [quantKinds][quantRows + 1]func(*quantTile)
+
 // quantMicro are the inner loops for quantised weights.
 type quantMicro struct {
 	tall     int // rows of a tile
-	tiles    [quantKinds][quantRows + 1]func(*quantTile)
+	tiles    quantTable
 	unpack   [gpu.DTypes]func(*unpackCall)
 	floats   [quantKinds]func(to *[superLength][panelRows]float32, c *floatCall)
 	quantise func(*quantiseCall)
@@ -140,30 +148,28 @@ type position struct{ row, panel, block uintptr }
 func quantBlockGo(t *quantTile, sums *[panelRows]float32, kind quantKind, at position) {
 	a := (*[8][4]int8)(unsafe.Add(t.a, at.row*t.lda+at.block*quantBlock))
 	q := (*[8][panelRows][4]uint8)(unsafe.Add(t.q, at.panel*t.qPanel+at.block*8*groupBytes))
-	scale := *(*float32)(unsafe.Add(t.scale, at.row*t.ldm+at.block*4))
+	meta := (*quantMeta)(unsafe.Add(t.meta, at.row*t.ldm+at.block*unsafe.Sizeof(quantMeta{})))
 	halves := uintptr(1)
 	if kind == kindHalf {
 		halves = 2
 	}
 	for h := range halves {
-		start := *(*int32)(unsafe.Add(t.start, halves*(at.row*t.ldm+at.block*4)+h*4))
 		s := (*[panelRows]float32)(unsafe.Add(t.s,
 			at.panel*t.sPanel+(at.block*halves+h)*panelRows*4))
 		for lane := range sums {
-			dot := start
+			dot := meta.start[h]
 			for g := h * 4; g < (h+1)*8/halves; g++ {
 				w, x := &q[g][lane], &a[g]
 				dot += int32(w[0])*int32(x[0]) + int32(w[1])*int32(x[1]) +
 					int32(w[2])*int32(x[2]) + int32(w[3])*int32(x[3])
 			}
-			sums[lane] = fma32(float32(dot), float32(s[lane]*scale), sums[lane])
+			sums[lane] = fma32(float32(dot), float32(s[lane]*meta.scale), sums[lane])
 		}
 	}
 	if kind == kindLeast {
-		sum := *(*float32)(unsafe.Add(t.sum, at.row*t.ldm+at.block*4))
 		m := (*[panelRows]float32)(unsafe.Add(t.m, at.panel*t.sPanel+at.block*panelRows*4))
 		for lane := range sums {
-			sums[lane] = fma32(sum, m[lane], sums[lane])
+			sums[lane] = fma32(meta.sum, m[lane], sums[lane])
 		}
 	}
 }
@@ -191,31 +197,28 @@ type quantiseCall struct {
 	blocks int
 	x      *float32
 	q      *int8
-	scale  *float32 // one a block
-	start  *int32   // -offset·Σq, one a block, or one for each 16 numbers
-	sum    *float32 // scale·Σq, one a block
+	meta   *quantMeta // one a block
 	offset int
-	halves bool // two starts a block
+	halves int // 1: two starts a block; 0: one
 }
 
 // quantiseRow is the plain form.
 func quantiseRow(c *quantiseCall) {
 	x := unsafe.Slice(c.x, c.blocks*quantBlock)
 	q := unsafe.Slice(c.q, c.blocks*quantBlock)
-	scales, sums := unsafe.Slice(c.scale, c.blocks), unsafe.Slice(c.sum, c.blocks)
-	starts := unsafe.Slice(c.start, 2*c.blocks)
 	for b := range c.blocks {
 		to := (*[quantBlock]int8)(q[b*quantBlock:])
 		scale, sum := quantiseBlock(to, (*[quantBlock]float32)(x[b*quantBlock:]))
-		scales[b], sums[b] = scale, float32(float32(sum)*scale)
-		if !c.halves {
-			starts[b] = -int32(c.offset) * sum
+		meta := &unsafe.Slice(c.meta, c.blocks)[b]
+		*meta = quantMeta{scale: scale, sum: float32(float32(sum) * scale)}
+		if c.halves == 0 {
+			meta.start[0] = -int32(c.offset) * sum
 			continue
 		}
 		first := int32(0)
 		for _, v := range to[:quantBlock/2] {
 			first += int32(v)
 		}
-		starts[2*b], starts[2*b+1] = -int32(c.offset)*first, -int32(c.offset)*(sum-first)
+		meta.start = [2]int32{-int32(c.offset) * first, -int32(c.offset) * (sum - first)}
 	}
 }

@@ -46,6 +46,7 @@ func main() {
 		g.wide(t)
 	}
 	g.tiles512()
+	g.quant()
 	g.constants()
 	g.sumSquares()
 	g.scaleWeighted("scaleWeightedAVX2", false)
@@ -80,6 +81,7 @@ func (g *generator) tables() string {
 	table("tilesAVX2", "tile", "AVX2", []int{1, 2, 3, 4, 5, 6})
 	table("tilesAVX512", "tile", "AVX512", heights512)
 	table("pairsAVX512", "pair", "AVX512", heights512)
+	g.quantTables(&t)
 	return t.String()
 }
 
@@ -255,6 +257,9 @@ func (g *generator) constants() {
 		{"expP4", f32(1.6666665459e-1)}, {"expP5", f32(5.0000001201e-1)},
 		{"one", f32(1)}, {"infinity", 0x7f800000}, {"sign", 0x80000000},
 		{"geluCubic", f32(0.044715)}, {"geluSlope", f32(1.5957691216057308)},
+		{"byteLow4", 0x0f0f0f0f}, {"byteBit4", 0x10101010}, {"byteBits45", 0x30303030},
+		{"byteSign", 0x80808080}, {"laneLow8", 255}, {"wordOne", 0x00010001},
+		{"magnitude", 0x7fffffff}, {"quantTop", f32(127)}, {"nan", 0x7fc00000},
 	} {
 		fmt.Fprintf(&g.code, "\n")
 		for i := range 8 {
@@ -262,4 +267,10 @@ func (g *generator) constants() {
 		}
 		fmt.Fprintf(&g.code, "GLOBL ·%sLanes<>(SB), RODATA|NOPTR, $32\n", c.name)
 	}
+	// VPACKSS packs within halves of a register; this puts four bytes each into their order.
+	fmt.Fprintf(&g.code, "\n")
+	for i, from := range []int{0, 4, 1, 5, 2, 6, 3, 7} {
+		fmt.Fprintf(&g.code, "DATA ·packOrder<>+%d(SB)/4, $%d\n", 4*i, from)
+	}
+	fmt.Fprintf(&g.code, "GLOBL ·packOrder<>(SB), RODATA|NOPTR, $32\n")
 }
