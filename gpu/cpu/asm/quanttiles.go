@@ -78,8 +78,8 @@ func (g *generator) quantTile512(kind string, rows int) {
 }
 
 // quantStart loads what all quantTile kernels keep in registers: SI and R9 the activations of rows
-// 0 and 3, R8 the distance of rows; R13, R15 and DX the same of their meta; DI the integers, R10 the
-// scales, R12 the least values.
+// 0 and 3, R8 the distance of rows; R13, R15 and DX the same of their meta; DI the integers, R10
+// the scales, R12 the least values.
 func (g *generator) quantStart(rows int) {
 	g.p("MOVQ t+0(FP), AX")
 	g.p("MOVQ %d(AX), SI", quantA)
