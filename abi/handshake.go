@@ -28,9 +28,9 @@ func (d *Descriptor) Check(offered uint64) error {
 	if missing := d.CapsRequired &^ offered; missing != 0 {
 		problem("the module requires what this host does not offer: %s", CapNames(missing))
 	}
-	if d.Flags&DescSelects == 0 {
-		problem("flag selects (%d) is not set: a module that only sets chunk lengths is not "+
-			"usable yet", DescSelects)
+	if d.Flags&(DescSelects|DescSetsChunks) == 0 {
+		problem("neither the flag selects (%d) nor sets_chunks (%d) is set: it decides nothing",
+			DescSelects, DescSetsChunks)
 	}
 	if d.Flags&DescNeedsTenants != 0 && offered&CapTenants == 0 {
 		problem("flag needs_tenants is set and this host offers no tenants (capability 4)")

@@ -20,7 +20,7 @@ type trial struct {
 }
 
 // suite calls each with one made-up table after the other.
-type suite func(slots, decisions int, each func(name string, v *abi.View) *Fault) *Fault
+type suite func(slots, decisions int, cuts bool, each func(string, *abi.View) *Fault) *Fault
 
 // trial runs a suite on a fresh sandbox.
 func (g *generation) trial(run suite) trial {
@@ -32,7 +32,9 @@ func (g *generation) trial(run suite) trial {
 	}
 	defer s.close()
 	g.swapped = true
-	t.fault = run(g.slots, g.capacity, func(name string, v *abi.View) *Fault {
+	var j abi.Judge
+	cuts := g.about.Flags&abi.DescSelects == 0
+	t.fault = run(g.slots, g.capacity, cuts, func(name string, v *abi.View) *Fault {
 		out, a, err := s.step(v, nil)
 		if err != nil {
 			panic("plugins: a made-up table: " + err.Error())
@@ -50,7 +52,13 @@ func (g *generation) trial(run suite) trial {
 				t.longest = max(t.longest, d.Tokens)
 			}
 		}
-		if err := Judge(v, out); err != nil {
+		switch {
+		case cuts:
+			err = judgeCut(&j, v, out)
+		default:
+			err = j.Check(v, out, s.granted)
+		}
+		if err != nil && (!cuts || len(v.Preset) > 0) {
 			t.bad = append(t.bad, fmt.Sprintf("%v (%s)", err, name))
 		}
 		return nil
@@ -136,8 +144,11 @@ func (r *Report) longQueue(ctx context.Context, g *generation, c loader) {
 		r.problem(codeCompile, "%s", f.Detail)
 		return
 	}
-	t := long.trial(func(slots, decisions int, each func(string, *abi.View) *Fault) *Fault {
+	t := long.trial(func(
+		slots, decisions int, cuts bool, each func(string, *abi.View) *Fault,
+	) *Fault {
 		m := newMock(decisions)
+		m.cuts = cuts
 		return m.play(each, []turn{
 			{fmt.Sprintf("%d requests", slots), func() { m.fill(slots) }},
 			{"64 of them changed", func() { m.change(64) }},

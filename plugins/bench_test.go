@@ -105,7 +105,7 @@ func benchmarkFuel(b *testing.B, wasm []byte, metered bool) {
 	if _, err := p.decide(64); err != nil {
 		b.Fatal(err)
 	}
-	s := p.active.current
+	s := p.order.current
 	if !metered {
 		s = plainTwin(b, s, wasm)
 	}

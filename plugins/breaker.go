@@ -2,50 +2,100 @@ package plugins
 
 import "time"
 
-// When a module is set aside, and for how long. Between the two lies the built-in policy.
+// Stage is how far a module is trusted.
+type Stage string
+
+// The stages of the circuit breaker.
 const (
-	breakerFaults = 3                // so many faults …
-	breakerWindow = 60 * time.Second // … in this time set it aside …
-	breakerFirst  = time.Second      // … for so long, twice as long each time after that …
-	breakerMost   = 5 * time.Minute  // … up to this.
-	breakerClean  = 200              // clean steps after which it is trusted as at first
+	Closed   Stage = "closed"    // it decides
+	HalfOpen Stage = "half_open" // it decides, is judged, and somebody else acts
+	Open     Stage = "open"      // it is not asked
 )
 
 // breaker counts the faults of a module. It is pure: the time is the engine's, from the header.
 type breaker struct {
-	recent [breakerFaults]time.Duration // of the latest faults
-	faults int                          // since it was trusted last
-	until  time.Duration                // set aside until then
-	pause  time.Duration                // how long it was set aside last, 0 if never
-	clean  int                          // steps since the last fault
+	recent []time.Duration // of the latest faults, in a ring
+	faults int             // since it was trusted last
+	until  time.Duration   // not asked until then
+	pause  time.Duration   // how long it was set aside last; 0: it is trusted
+	clean  int             // steps since the last fault, in probation
 }
 
-// allows says whether the module may be asked.
-func (b *breaker) allows(now time.Duration) bool { return now >= b.until }
-
-// ok counts a clean step.
-func (b *breaker) ok() {
-	if b.faults == 0 {
-		return
+// stage says how far the module is trusted now.
+func (b *breaker) stage(now time.Duration) Stage {
+	switch {
+	case b.pause == 0:
+		return Closed
+	case now < b.until:
+		return Open
 	}
-	b.clean++
-	if b.clean >= breakerClean && b.pause > 0 {
-		*b = breaker{}
-	}
+	return HalfOpen
 }
 
-// fault counts a fault and says whether it sets the module aside. After it was set aside once, a
-// single fault suffices until it is trusted again.
-func (b *breaker) fault(now time.Duration) bool {
-	b.clean = 0
-	b.recent[b.faults%breakerFaults] = now
-	b.faults++
-	oldest := b.recent[b.faults%breakerFaults] // of the latest breakerFaults
-	many := b.faults >= breakerFaults && now-oldest <= breakerWindow
-	if !many && b.pause == 0 {
+// ok counts a clean step, and says whether it ended the probation.
+func (b *breaker) ok(r *Rules) bool {
+	if b.pause == 0 {
 		return false
 	}
-	b.pause = min(max(2*b.pause, breakerFirst), breakerMost)
+	b.clean++
+	if b.clean < r.CleanSteps {
+		return false
+	}
+	*b = breaker{}
+	return true
+}
+
+// fault counts a fault and says whether it sets the module aside. A grave one does, and so does any
+// in probation.
+func (b *breaker) fault(now time.Duration, r *Rules, grave bool) bool {
+	if len(b.recent) != r.Faults {
+		b.recent, b.faults = make([]time.Duration, r.Faults), 0
+	}
+	b.clean = 0
+	b.recent[b.faults%r.Faults] = now
+	b.faults++
+	oldest := b.recent[b.faults%r.Faults] // of the latest r.Faults
+	many := b.faults >= r.Faults && now-oldest <= r.Window
+	if !many && !grave && b.pause == 0 {
+		return false
+	}
+	b.pause = min(max(2*b.pause, r.Backoff), r.BackoffMax)
 	b.until = now + b.pause
 	return true
+}
+
+// What pace takes for slow.
+const (
+	paceWindow = 256 // calls of which the 99th percentile is taken
+	paceStuck  = 32  // calls in a row …
+	paceTimes  = 10  // … that take so many times the soft limit are a fault
+)
+
+// pace watches how long the calls of a module take.
+type pace struct {
+	calls, over int // of the current window
+	stuck       int // calls in a row that are far too slow
+}
+
+// took counts a call. It says whether the window that it ends was slow, and whether the module has
+// been far too slow for long enough to set it aside.
+func (p *pace) took(wall, soft time.Duration) (slow, stuck bool) {
+	p.calls++
+	if wall > soft {
+		p.over++
+	}
+	p.stuck++
+	if wall <= paceTimes*soft {
+		p.stuck = 0
+	}
+	if p.stuck >= paceStuck {
+		*p = pace{}
+		return false, true
+	}
+	if p.calls < paceWindow {
+		return false, false
+	}
+	slow = 100*p.over > p.calls
+	p.calls, p.over = 0, 0
+	return slow, false
 }

@@ -6,36 +6,92 @@ import (
 )
 
 func TestBreaker(t *testing.T) {
+	rules := DefaultRules()
 	var b breaker
 	for i := range 10 { // Two a minute are borne for ever.
-		if b.fault(time.Duration(i) * 31 * time.Second) {
+		if b.fault(time.Duration(i)*31*time.Second, &rules, false) {
 			t.Fatalf("fault %d sets it aside", i)
 		}
 	}
 	now := 600 * time.Second
 	for i, want := range []time.Duration{0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 		now = max(now, b.until) + time.Millisecond
-		if opened := b.fault(now); opened != (want > 0) || b.pause != want*time.Second {
+		opened := b.fault(now, &rules, false)
+		if opened != (want > 0) || b.pause != want*time.Second {
 			t.Fatalf("fault %d: %v, set aside for %v, want %v s", i, opened, b.pause, want)
 		}
-		if !opened(b, now, want) {
+		if !staged(b, now, want*time.Second) {
 			t.Fatalf("fault %d: until %v at %v", i, b.until, now)
 		}
 	}
-	for range breakerClean - 1 {
-		b.ok()
+	for range rules.CleanSteps - 1 {
+		if b.ok(&rules) {
+			t.Fatal("trusted too early")
+		}
 	}
-	if b.pause == 0 {
-		t.Fatal("trusted too early")
-	}
-	b.ok()
-	if b != (breaker{}) {
+	if !b.ok(&rules) || b.stage(now) != Closed || b.pause != 0 {
 		t.Fatalf("not trusted again: %+v", b)
 	}
 }
 
-// opened checks that a breaker allows nothing until the pause is over, and everything then.
-func opened(b breaker, now, seconds time.Duration) bool {
-	end := now + seconds*time.Second
-	return b.allows(end) && (seconds == 0 || !b.allows(end-1))
+// staged checks that a breaker is open until the pause is over and half open then; closed when
+// there is none.
+func staged(b breaker, now, pause time.Duration) bool {
+	if pause == 0 {
+		return b.stage(now) == Closed
+	}
+	end := now + pause
+	return b.stage(now) == Open && b.stage(end-1) == Open && b.stage(end) == HalfOpen
+}
+
+// TestBreakerRules: the numbers are the operator's; one grave fault suffices; a fault in probation
+// starts it anew.
+func TestBreakerRules(t *testing.T) {
+	rules := Rules{Faults: 2, Window: time.Second, Backoff: time.Minute, BackoffMax: time.Second,
+		CleanSteps: 3}.withDefaults()
+	var b breaker
+	if b.fault(0, &rules, false) || !b.fault(time.Second, &rules, false) || b.pause != time.Minute {
+		t.Fatalf("two in a second: %+v", b)
+	}
+	if b.ok(&rules) || b.ok(&rules) || !b.fault(time.Hour, &rules, false) || b.ok(&rules) ||
+		b.ok(&rules) || !b.ok(&rules) {
+		t.Fatal("three clean steps in a row end the probation")
+	}
+	if !b.fault(time.Hour, &rules, true) {
+		t.Fatal("a grave one does not set it aside")
+	}
+}
+
+func TestPace(t *testing.T) {
+	const soft = 300 * time.Microsecond
+	count := func(each func(i int) time.Duration) (slow, stuck int) {
+		var p pace
+		for i := range 10 * paceWindow {
+			s, k := p.took(each(i), soft)
+			if s {
+				slow++
+			}
+			if k {
+				stuck++
+			}
+		}
+		return slow, stuck
+	}
+	for _, c := range []struct {
+		name        string
+		each        func(i int) time.Duration
+		slow, stuck int
+	}{
+		{"quick", func(int) time.Duration { return soft }, 0, 0},
+		{"one in 128", func(i int) time.Duration { return soft + time.Duration(i%128/127) }, 0, 0},
+		{"one in 64", func(i int) time.Duration { return soft + time.Duration(i%64/63) }, 10, 0},
+		{"all a little", func(int) time.Duration { return soft + 1 }, 10, 0},
+		{"far too slow", func(int) time.Duration { return 10*soft + 1 }, 0, 80},
+		{"half of them", func(i int) time.Duration { return time.Duration(i%2) * time.Second },
+			10, 0},
+	} {
+		if slow, stuck := count(c.each); slow != c.slow || stuck != c.stuck {
+			t.Errorf("%s: %d slow, %d stuck; want %d and %d", c.name, slow, stuck, c.slow, c.stuck)
+		}
+	}
 }

@@ -13,6 +13,9 @@ var (
 	ErrNoPolicy = errors.New("plugins: no policy module is active")
 	// ErrSetAside says that the active module faulted too often and is not asked for a while.
 	ErrSetAside = errors.New("plugins: the policy module is set aside after repeated faults")
+	// ErrProbation says that the active module decided and was judged after it had been set aside;
+	// its answer does not count yet.
+	ErrProbation = errors.New("plugins: the policy module is on probation after repeated faults")
 	// ErrWarming says that the sandbox faulted and its spare is not ready yet.
 	ErrWarming = errors.New("plugins: the policy module's spare sandbox is not ready yet")
 	// ErrTable says that the step's record table does not fit the one agreed on at load.

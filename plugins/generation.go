@@ -35,22 +35,26 @@ type generation struct {
 	stats    fuel.Stats
 	about    abi.Descriptor
 	own      string // the name in its descriptor
+	cutless  *Fault // why it cannot set the chunk lengths of another module's answer
 	lines    *lines
 
-	runtimeInside bool // it imports from WASI: a language's runtime is part of it
+	calibrated    int64 // fuel of a decision, as measured; 0 before
+	runtimeInside bool  // it imports from WASI: a language's runtime is part of it
 
 	runtime  wazero.Runtime
 	cache    wazero.CompilationCache
 	compiled wazero.CompiledModule
 
 	// What follows belongs to whoever decides: the host's lock guards it.
-	current *sandbox
-	decided bool // current has decided a step
-	swapped bool // the next step is its first since it took over
-	breaker breaker
-	counts  counts
-	state   State
-	since   time.Time
+	current  *sandbox
+	decided  bool // current has decided a step
+	swapped  bool // the next step is its first since it took over
+	breaker  breaker
+	pace     pace
+	recovery Recovery // to be told with the next step
+	counts   counts
+	state    State
+	since    time.Time
 
 	mu       sync.Mutex
 	boxes    map[string]*sandbox // by name, for the imports
@@ -58,6 +62,7 @@ type generation struct {
 	spare    *sandbox
 	failed   *Fault // why there is no spare
 	building bool
+	built    chan struct{} // closed when the latest attempt to make a spare is over; nil: none was
 	closed   bool
 	builders sync.WaitGroup
 }

@@ -145,7 +145,7 @@ func (b *bench) decide(n int) ([]abi.Decision, error) {
 
 // settle waits until the active module has its spare, or knows why it has none.
 func (b *bench) settle() {
-	b.active.builders.Wait()
+	b.order.builders.Wait()
 }
 
 // asFault demands that an error is a fault of the given class.
@@ -329,10 +329,10 @@ func TestBadAnswers(t *testing.T) {
 			t.Errorf("%s: judged %v, want %q", name, bad, words)
 			continue
 		}
-		before := b.active.current
+		before := b.order.current
 		b.ReportFault(abi.FaultBadOutput, bad.Error())
 		b.ReportFault(abi.FaultBadOutput, "twice")
-		if b.active.current == before || len(b.seen.faults) != 1 {
+		if b.order.current == before || len(b.seen.faults) != 1 {
 			t.Errorf("%s: after the report: sandbox %p, faults %v", name, before, b.seen.faults)
 		}
 	}

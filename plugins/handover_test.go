@@ -84,7 +84,7 @@ func TestNotGranted(t *testing.T) {
 		t.Errorf("%+v: %v", out, err)
 	}
 	for kind := abi.BufferTenants; kind <= abi.BufferPeers; kind++ {
-		if b.active.current.regions[kind].size != 0 {
+		if b.order.current.regions[kind].size != 0 {
 			t.Errorf("region %d was asked for", kind)
 		}
 	}

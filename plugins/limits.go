@@ -11,8 +11,8 @@ type Limits struct {
 	MemoryPages int         // of the guest's memory, pages of 64 KiB; at most MaxMemoryPages
 	ConfigBytes int         // of the settings given to pol_init
 
-	// Fuel is what one pol_decide may use. 0 means auto: abi.LimitFuelBase and
-	// abi.LimitFuelPerChanged for each changed record.
+	// Fuel is what one pol_decide may use. 0 means auto: what is measured at load to be a
+	// millisecond, at least abi.LimitFuelBase; and abi.LimitFuelPerChanged for each changed record.
 	Fuel int64
 	// InitFuel is what everything at load may use together: start, descriptor, regions, pol_init.
 	InitFuel int64
@@ -50,19 +50,27 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// runtimeFuel is how much more fuel a module gets that brings a language's runtime with it. Fuel
-// compares within one toolchain, not across: what Go's compiler makes of a loop is charged twenty
-// times what a C compiler's is, for the same time.
+// runtimeFuel is how much more fuel a module is promised that brings a language's runtime with it.
+// Fuel compares within one toolchain, not across: what Go's compiler makes of a loop is charged
+// twenty times what a C compiler's is, for the same time.
 const runtimeFuel = 20
+
+// floor is the fuel that a decision has without changed records before anything was measured.
+func (g *generation) floor() int64 {
+	if g.runtimeInside {
+		return runtimeFuel * abi.LimitFuelBase
+	}
+	return abi.LimitFuelBase
+}
 
 // decideFuel is the fuel of one pol_decide with the given number of changed records.
 func (g *generation) decideFuel(changed int) int64 {
 	if g.limits.Fuel > 0 {
 		return g.limits.Fuel
 	}
-	fuel := abi.LimitFuelBase + abi.LimitFuelPerChanged*int64(changed)
+	more := abi.LimitFuelPerChanged * int64(changed)
 	if g.runtimeInside {
-		return runtimeFuel * fuel
+		more *= runtimeFuel
 	}
-	return fuel
+	return max(g.calibrated, g.floor()) + more
 }

@@ -139,7 +139,7 @@ func FuzzAnswers(f *testing.F) {
 	if _, err := b.decide(4); err != nil {
 		f.Fatal(err)
 	}
-	s := b.active.current
+	s := b.order.current
 	f.Fuzz(func(t *testing.T, raw []byte, n int32) {
 		region, _ := s.bytes(abi.BufferDecisions)
 		copy(region, raw)

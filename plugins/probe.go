@@ -10,6 +10,7 @@ import (
 // mock makes tables as a scheduler would, without one. The same calls make the same tables.
 type mock struct {
 	view  abi.View
+	cuts  bool   // the tables come with the answer of another module
 	chaos uint64 // state of the generator of field values
 	ids   uint64
 }
@@ -39,7 +40,7 @@ func (m *mock) request(state uint32) abi.Record {
 	r := abi.Record{
 		ID: m.ids, ArrivalNS: int64(m.draw(uint64(time.Millisecond))), State: abi.StateLive | state,
 		PromptTokens: prompt, RemainingPrefill: prompt, MaxNew: uint32(1 + m.draw(500)),
-		PagesNeeded: prompt/16 + 1, PrefixHash: m.draw(8),
+		PagesNeeded: prompt/16 + 1, PrefixHash: m.draw(8), Tenant: uint32(m.ids % 8),
 	}
 	if state&abi.StateRunning != 0 {
 		r.RemainingPrefill = 1 + uint32(m.draw(uint64(prompt)))
@@ -102,6 +103,24 @@ func (m *mock) count() {
 	}
 }
 
+// happen makes tenants, peers and events that go with the table.
+func (m *mock) happen() {
+	v := &m.view
+	v.Tenants = v.Tenants[:0]
+	for i := range uint32(8) {
+		v.Tenants = append(v.Tenants, abi.Tenant{Index: i, WeightMilli: 1000 * (i%3 + 1),
+			ServiceTokens: m.draw(1 << 20), MaxSeqs: i % 4})
+	}
+	v.Peers = append(v.Peers[:0], abi.Peer{Index: 1, State: 1, LinkBytesPerUS: 1000,
+		BacklogBytes: m.draw(1 << 30), FreePages: uint32(m.draw(4096))})
+	v.Events = v.Events[:0]
+	for slot := range min(len(v.Records), 20) {
+		v.Events = append(v.Events, abi.Event{Kind: uint16(1 + m.draw(6)), Slot: uint32(slot),
+			ID: v.Records[slot].ID, Tokens: uint32(m.draw(4096))})
+	}
+	v.Events = append(v.Events, abi.Event{Kind: abi.EventStepDone, US: v.Header.LastStepUS})
+}
+
 // turn brings a mock to its next table.
 type turn struct {
 	name string
@@ -110,8 +129,9 @@ type turn struct {
 
 // probes is the suite that every module passes before it may decide: each table is the one before,
 // a step later. each is called with every one of them in turn.
-func probes(slots, decisions int, each func(name string, v *abi.View) *Fault) *Fault {
+func probes(slots, decisions int, cuts bool, each func(name string, v *abi.View) *Fault) *Fault {
 	m := newMock(decisions)
+	m.cuts = cuts
 	few, many := min(slots, 16), min(slots, 1000)
 	return m.play(each, []turn{
 		{"no request", func() { m.fill(0) }},
@@ -130,8 +150,9 @@ func probes(slots, decisions int, each func(name string, v *abi.View) *Fault) *F
 }
 
 // extremes is the suite for authors: what an engine shows rarely or never.
-func extremes(slots, decisions int, each func(name string, v *abi.View) *Fault) *Fault {
+func extremes(slots, decisions int, cuts bool, each func(name string, v *abi.View) *Fault) *Fault {
 	m := newMock(decisions)
+	m.cuts = cuts
 	h := &m.view.Header
 	last := func() *abi.Record { return &m.view.Records[len(m.view.Records)-1] }
 	return m.play(each, []turn{
@@ -183,6 +204,10 @@ func extremes(slots, decisions int, each func(name string, v *abi.View) *Fault) 
 func (m *mock) play(each func(name string, v *abi.View) *Fault, turns []turn) *Fault {
 	for _, p := range turns {
 		p.next()
+		m.happen()
+		if m.cuts {
+			m.preset()
+		}
 		if f := each(p.name, &m.view); f != nil {
 			return f
 		}
@@ -190,15 +215,66 @@ func (m *mock) play(each func(name string, v *abi.View) *Fault, turns []turn) *F
 	return nil
 }
 
-// try lets a throw-away copy decide on made-up tables and judges the answers.
+// preset fills in what another module might have answered: everything that has something to
+// compute, its chunk length given or left open, and a few decodes to skip.
+func (m *mock) preset() {
+	v := &m.view
+	v.Preset = v.Preset[:0]
+	for slot := range v.Records {
+		r := &v.Records[slot]
+		if len(v.Preset) >= int(v.Header.DecisionsCap) {
+			return
+		}
+		d := abi.Decision{Slot: uint32(slot), IDLow: uint32(r.ID), Reason: uint16(slot)}
+		switch {
+		case r.State&abi.StateDecoding != 0 && slot%3 == 0:
+			d.Action = abi.ActionSkip
+		case r.State&abi.StateDecoding != 0 || r.State == 0 || r.RemainingPrefill == 0:
+			continue
+		case slot%2 == 0:
+			d.Tokens = abi.TokensAuto
+		default:
+			d.Tokens = min(r.RemainingPrefill, max(v.Header.ChunkMax, 1))
+		}
+		v.Preset = append(v.Preset, d)
+	}
+}
+
+// try lets throw-away copies decide on made-up tables and judges the answers. A module that sets
+// chunk lengths is tried on the answers of another one, too; one that also selects may fail at that
+// and only be used for both.
 func (g *generation) try() *Fault {
 	s, f := g.newSandbox()
 	if f != nil {
 		return f
 	}
+	if g.about.Flags&abi.DescSelects != 0 {
+		f = g.tryOn(s, false)
+		if f == nil {
+			g.calibrate(s)
+		}
+	}
+	s.close()
+	if f != nil || g.about.Flags&abi.DescSetsChunks == 0 {
+		return f
+	}
+	if s, f = g.newSandbox(); f != nil {
+		return f
+	}
 	defer s.close()
+	g.cutless = g.tryOn(s, true)
+	if g.about.Flags&abi.DescSelects == 0 {
+		g.calibrate(s)
+		return g.cutless
+	}
+	return nil
+}
+
+// tryOn lets one copy decide on made-up tables, with the answers of another module or without.
+func (g *generation) tryOn(s *sandbox, cuts bool) *Fault {
 	g.swapped = true
-	return probes(g.slots, g.capacity, func(name string, v *abi.View) *Fault {
+	var j abi.Judge
+	return probes(g.slots, g.capacity, cuts, func(name string, v *abi.View) *Fault {
 		out, a, err := s.step(v, nil)
 		switch {
 		case err != nil:
@@ -208,8 +284,12 @@ func (g *generation) try() *Fault {
 			return a.fault
 		case a.fault != nil:
 			return nil
+		case cuts && len(v.Preset) > 0:
+			err = judgeCut(&j, v, out)
+		case !cuts:
+			err = j.Check(v, out, s.granted)
 		}
-		if err := Judge(v, out); err != nil {
+		if err != nil {
 			return g.fault(abi.FaultBadOutput, exportDecide, "on a made-up table (%s): %v",
 				name, err)
 		}

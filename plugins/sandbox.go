@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -22,8 +23,10 @@ type sandbox struct {
 	regions  [abi.BufferPeers + 1]region // by kind; one that was not asked for has size 0
 	stack    [2]uint64                   // of calls: arguments in, results out
 
-	stale        bool // the guest's table is not the host's: the next step is a resync
-	inconsistent bool // the guest asked for a resync in the step before
+	timed        bool   // decisions are measured
+	turn         uint64 // of the host, when it was asked last
+	stale        bool   // the guest's table is not the host's: the next step is a resync
+	inconsistent bool   // the guest asked for a resync in the step before
 	granted      uint64
 	tenants      []abi.Tenant // as the guest's table has them
 	complaint    string       // what env.abort said
@@ -56,9 +59,10 @@ func (s *sandbox) call(f api.Function) (err error) {
 
 // answer is what one step came to.
 type answer struct {
-	fuel, limit int64 // of pol_decide
-	observed    int64 // fuel of pol_observe
-	memory      int64 // bytes of the guest's memory afterwards
+	fuel, limit int64         // of pol_decide
+	observed    int64         // fuel of pol_observe
+	took        time.Duration // of pol_decide, if the sandbox is timed
+	memory      int64         // bytes of the guest's memory afterwards
 	fault       *Fault
 	keep        bool // the sandbox may go on after the fault: it asked for a resync
 }
@@ -78,7 +82,14 @@ func (s *sandbox) step(v *abi.View, out []abi.Decision) ([]abi.Decision, answer,
 	before := s.memory.Size()
 	s.fuel.Set(uint64(a.limit))
 	s.stack[0] = uint64(s.regions[abi.BufferHeader].at)
+	var begin time.Time
+	if s.timed {
+		begin = time.Now()
+	}
 	failed := s.call(s.decide)
+	if s.timed {
+		a.took = time.Since(begin)
+	}
 	a.fuel = a.limit - int64(s.fuel.Get())
 	a.memory = int64(s.memory.Size())
 	switch n := int32(s.stack[0]); {

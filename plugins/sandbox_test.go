@@ -84,14 +84,14 @@ func TestResidentTable(t *testing.T) {
 			}
 		}
 		if chance.IntN(10) == 0 { // The guest does not see this step.
-			b.active.current.stale = true
+			b.order.current.stale = true
 			want |= abi.FlagResync
 			continue
 		}
 		if _, err := b.Decide(&b.mock.view, nil); err != nil {
 			t.Fatal(err)
 		}
-		sameTable(t, b.active.current, &b.mock.view, want)
+		sameTable(t, b.order.current, &b.mock.view, want)
 		want = 0
 	}
 }
@@ -120,7 +120,7 @@ func TestTableErrors(t *testing.T) {
 	if _, err := b.decide(1); err != nil {
 		t.Fatal(err)
 	}
-	sameTable(t, b.active.current, &b.mock.view, abi.FlagResync)
+	sameTable(t, b.order.current, &b.mock.view, abi.FlagResync)
 }
 
 // TestRecovery: a fault costs one step; the spare goes on at the next, with a resync and no swap.
@@ -133,17 +133,17 @@ func TestRecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first, spare := b.active.current, b.active.spare
+	first, spare := b.order.current, b.order.spare
 	b.ReportFault(abi.FaultBadOutput, "for the test")
 	if _, err := b.decide(1); err != nil {
 		t.Fatal(err)
 	}
-	if b.active.current != spare || spare == first || spare == nil {
+	if b.order.current != spare || spare == first || spare == nil {
 		t.Error("the spare did not take over")
 	}
 	sameTable(t, spare, &b.mock.view, abi.FlagResync)
 	b.settle()
-	if b.active.spare == nil {
+	if b.order.spare == nil {
 		t.Error("there is no new spare")
 	}
 }
@@ -153,15 +153,15 @@ func TestWarming(t *testing.T) {
 	b := newBench(t)
 	b.use("quiet", guestFile(t, "quiet"))
 	b.settle()
-	b.active.spare.close()
-	b.active.spare, b.active.building = nil, true // As if it were being made.
+	b.order.spare.close()
+	b.order.spare, b.order.building = nil, true // As if it were being made.
 	b.ReportFault(abi.FaultBadOutput, "ignored: nothing was answered")
-	b.active.current.close()
-	b.active.current = nil
+	b.order.current.close()
+	b.order.current = nil
 	if _, err := b.decide(1); err != ErrWarming {
 		t.Fatalf("got %v", err)
 	}
-	b.active.building = false
+	b.order.building = false
 	if _, err := b.decide(1); err != ErrWarming {
 		t.Fatalf("got %v", err)
 	}
@@ -181,10 +181,10 @@ func TestInconsistent(t *testing.T) {
 	if _, err := b.decide(1); err != nil {
 		t.Fatal(err) // The first step is a resync.
 	}
-	s := b.active.current
+	s := b.order.current
 	_, err := b.decide(1)
 	asFault(t, err, abi.FaultReturnedError)
-	if _, err := b.decide(1); err != nil || b.active.current != s {
+	if _, err := b.decide(1); err != nil || b.order.current != s {
 		t.Errorf("after the resync: %v", err)
 	}
 	sameTable(t, s, &b.mock.view, abi.FlagResync)
@@ -195,12 +195,13 @@ func TestInconsistent(t *testing.T) {
 		_, err := b.decide(1)
 		asFault(t, err, abi.FaultReturnedError)
 	}
-	if b.active.current != nil {
+	if b.order.current != nil {
 		t.Error("after two in a row it still decides")
 	}
 }
 
-// TestSetAside: three faults in a minute and the guest is not asked, for longer each time.
+// TestSetAside: three faults in a minute and the guest is not asked, for longer each time. After
+// that it is on probation: another fault sets it aside again, and clean steps make it trusted.
 func TestSetAside(t *testing.T) {
 	b := newBench(t)
 	b.use("trap", guestFile(t, "trap"))
@@ -220,24 +221,31 @@ func TestSetAside(t *testing.T) {
 				t.Fatalf("%v after the fault: %v", at, err)
 			}
 		}
-		if s, _ := b.Active(); s.State != StateSetAside || s.LastFault == "" {
+		if s, _ := b.Active(); s.Breaker != Open || s.LastFault == "" {
 			t.Errorf("status %+v", s)
+		}
+		if b.seen.last.Breaker != Open || !b.seen.last.Fallback {
+			t.Errorf("the observer heard %+v", b.seen.last)
 		}
 		h.NowNS = start + int64(d)
 	}
 	fault()
 	fault()
 	fault()
+	if b.seen.last.Recovery != Bypassed {
+		t.Errorf("the observer heard %+v", b.seen.last)
+	}
 	aside(time.Second)
 	fault()
 	aside(2 * time.Second)
+	most := DefaultRules().BackoffMax
 	for range 8 {
 		fault()
 		b.settle()
-		h.NowNS += int64(breakerMost)
+		h.NowNS += int64(most)
 	}
 	fault()
-	aside(breakerMost)
+	aside(most)
 	if s, _ := b.Active(); s.Faults != 13 || s.Calls != 13 {
 		t.Errorf("status %+v", s)
 	}
@@ -249,6 +257,101 @@ func TestSetAside(t *testing.T) {
 	b.settle()
 	_, err := b.decide(1)
 	asFault(t, err, abi.FaultTrap)
+}
+
+// setAside makes the active module be set aside, and then lets its pause pass.
+func (b *bench) setAside() {
+	b.t.Helper()
+	for range 3 {
+		b.settle()
+		if _, err := b.decide(1); err != nil {
+			b.t.Fatal(err)
+		}
+		b.ReportFault(abi.FaultBadOutput, "for the test")
+	}
+	b.settle()
+	if _, err := b.decide(1); err != ErrSetAside {
+		b.t.Fatalf("got %v", err)
+	}
+	b.mock.view.Header.NowNS += int64(time.Second)
+}
+
+// TestProbation: after its pause a module decides and is judged, and the built-in policy acts, for
+// 200 clean steps; then it is trusted.
+func TestProbation(t *testing.T) {
+	b := newBench(t)
+	b.use("fcfs", shipped(t, "fcfs"))
+	b.setAside()
+	for i := range 200 {
+		if out, err := b.decide(1); err != ErrProbation || len(out) != 0 {
+			t.Fatalf("step %d: %v %v", i, out, err)
+		}
+		if !b.seen.last.Fallback || b.seen.last.Wall == 0 {
+			t.Fatalf("step %d: the observer heard %+v", i, b.seen.last)
+		}
+	}
+	if b.seen.last.Recovery != Recovered || b.seen.last.Breaker != Closed {
+		t.Errorf("the observer heard %+v", b.seen.last)
+	}
+	if _, err := b.decide(1); err != nil {
+		t.Fatalf("after the probation: %v", err)
+	}
+	if !strings.Contains(b.log.String(), "policy trusted again") {
+		t.Error("the log does not say so")
+	}
+}
+
+// TestProbationJudges: a bad answer on probation is a fault although nobody acts on it.
+func TestProbationJudges(t *testing.T) {
+	b := newBench(t)
+	b.use("repeated_slot", guestFile(t, "repeated_slot"))
+	b.setAside()
+	b.mock.fill(40)
+	_, err := b.decide(1)
+	asFault(t, err, abi.FaultBadOutput)
+	if _, err := b.decide(1); err != ErrSetAside {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// TestOnFault: what decides while the active module is not trusted is the operator's choice.
+func TestOnFault(t *testing.T) {
+	for _, on := range []OnFault{Fallback, Previous, StopAdmitting} {
+		b := newBench(t)
+		b.SetRules(Rules{OnFault: on})
+		b.use("fcfs", shipped(t, "fcfs"))
+		b.use("quiet", guestFile(t, "quiet"))
+		for range 3 {
+			b.settle()
+			if !b.Admits() {
+				t.Fatalf("%s: nothing is admitted before", on)
+			}
+			if _, err := b.decide(1); err != nil {
+				t.Fatal(err)
+			}
+			b.ReportFault(abi.FaultBadOutput, "for the test")
+		}
+		b.mock.fill(40)
+		for _, stage := range []Stage{Open, HalfOpen} {
+			out, err := b.decide(1)
+			if s, _ := b.Active(); s.Breaker != stage {
+				t.Errorf("%s: %+v", on, s)
+			}
+			if (on == Previous) != (err == nil && len(out) > 0) {
+				t.Errorf("%s, %s: %d decisions, %v", on, stage, len(out), err)
+			}
+			if (on == StopAdmitting) == b.Admits() {
+				t.Errorf("%s, %s: admits %v", on, stage, b.Admits())
+			}
+			b.settle()
+			b.mock.view.Header.NowNS += int64(time.Second)
+		}
+		b.SetRules(Rules{OnFault: on, CleanSteps: 2})
+		_, _ = b.decide(1)
+		if _, err := b.decide(1); err != nil || !b.Admits() {
+			t.Errorf("%s: trusted again: %v", on, err)
+		}
+	}
 }
 
 func TestMemoryLeak(t *testing.T) {
@@ -288,7 +391,7 @@ func TestLogLines(t *testing.T) {
 	b.use("logs", guestFile(t, "logs"))
 	b.mock.fill(40)
 	clock := time.Unix(0, 0)
-	b.active.lines.now = func() time.Time { return clock }
+	b.order.lines.now = func() time.Time { return clock }
 	if _, err := b.decide(1); err != nil {
 		t.Fatal(err)
 	}

@@ -43,14 +43,28 @@ func (g *generation) refill() {
 	}
 	g.building = true
 	g.builders.Add(1)
+	done := make(chan struct{})
+	g.built = done
 	go func() {
 		defer g.builders.Done()
+		defer close(done)
 		s, f := g.newSandbox()
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.building = false
 		g.spare, g.failed = s, f
 	}()
+}
+
+// await waits until the spare that is being made is there, or is known to fail: within the fuel of
+// a load. A step never waits so.
+func (g *generation) await() {
+	g.mu.Lock()
+	built := g.built
+	g.mu.Unlock()
+	if built != nil {
+		<-built
+	}
 }
 
 // warm has a spare made if there is none.

@@ -24,6 +24,7 @@ func (h *Host) load(ctx context.Context, s Spec) (Status, error) {
 		h.log.Warn("policy refused", "policy", f.Policy, "class", string(f.Class), "call", f.Call,
 			"detail", f.Detail)
 		h.observer.Faulted(f)
+		h.observer.Swapped(Swap{Result: Refused, To: f.Policy})
 		return Status{}, f
 	}
 	status, err := h.keep(g)
@@ -37,8 +38,8 @@ func (h *Host) load(ctx context.Context, s Spec) (Status, error) {
 }
 
 // Resize makes room for a longer queue and more decisions than Options named; it never takes room
-// away. The active module is loaded again for it. The others keep their tables, and are refused by
-// Activate and Rollback until they are loaded again. On an error nothing has changed.
+// away. The modules that decide are loaded again for it. The others keep their tables, and are
+// refused by Activate and Rollback until they are loaded again. On an error nothing has changed.
 func (h *Host) Resize(ctx context.Context, slots, decisions int) error {
 	h.loading.Lock()
 	defer h.loading.Unlock()
@@ -47,13 +48,10 @@ func (h *Host) Resize(ctx context.Context, slots, decisions int) error {
 	if slots == before.slots && decisions == before.decisions {
 		return nil
 	}
-	active := h.size(slots, decisions)
-	if active == nil {
-		return nil
-	}
-	status, err := h.load(ctx, active.spec)
-	if err == nil {
-		_, err = h.Activate(status.Name)
+	old := h.size(slots, decisions)
+	to, err := h.again(ctx, old)
+	if err == nil && old.order != nil {
+		_, err = h.change(Activated, func() (arrangement, error) { return to, nil })
 	}
 	if err != nil {
 		h.size(before.slots, before.decisions)
@@ -61,12 +59,32 @@ func (h *Host) Resize(ctx context.Context, slots, decisions int) error {
 	return err
 }
 
-// size sets what modules are loaded for, and returns the one that is active.
-func (h *Host) size(slots, decisions int) *generation {
+// again loads the modules of an arrangement anew.
+func (h *Host) again(ctx context.Context, old arrangement) (arrangement, error) {
+	var to arrangement
+	for _, part := range []struct {
+		from *generation
+		to   **generation
+	}{{old.order, &to.order}, {old.chunk, &to.chunk}} {
+		if part.from == nil {
+			continue
+		}
+		status, err := h.load(ctx, part.from.spec)
+		if err != nil {
+			return to, err
+		}
+		*part.to = h.loaded(status.Generation)
+	}
+	return to, nil
+}
+
+// size sets what modules are loaded for, and returns those that decide.
+func (h *Host) size(slots, decisions int) arrangement {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.loader.slots, h.loader.decisions = slots, decisions
-	return h.active
+	h.cuts = slices.Grow(h.cuts[:0], decisions)
+	return h.arrangement
 }
 
 // keep puts a loaded module into the list.
@@ -86,13 +104,13 @@ func (h *Host) keep(g *generation) (Status, error) {
 		return Status{}, fmt.Errorf("plugins: %d modules are loaded, no more are kept; unload one",
 			MaxModules)
 	}
-	return g.status(), nil
+	return h.status(g), nil
 }
 
 // prune forgets the modules of a name that are neither kept nor active nor previous.
 func (h *Host) prune(name string, kept *generation) {
 	h.modules = slices.DeleteFunc(h.modules, func(g *generation) bool {
-		if g.name != name || g == kept || g == h.active || g == h.previous {
+		if g.name != name || g == kept || h.holds(g) || h.previous.holds(g) {
 			return false
 		}
 		h.retire(g)
@@ -119,77 +137,69 @@ func (h *Host) find(name string) (*generation, error) {
 	return nil, fmt.Errorf("plugins: no policy %q is loaded", name)
 }
 
-// Activate makes the module last loaded under that name decide from the next step on. The one that
-// was active stays loaded, for Rollback.
-func (h *Host) Activate(name string) (Swap, error) {
-	return h.change(func() (*generation, error) { return h.find(name) })
-}
-
-// Rollback makes the module active again that was active before.
-func (h *Host) Rollback() (Swap, error) {
-	return h.change(func() (*generation, error) {
-		if h.previous == nil {
-			return nil, errors.New("plugins: there is no policy to go back to")
-		}
-		return h.previous, nil
-	})
-}
-
-// stay is the swap that changes nothing, because the module is active, or there is none. To one
-// that was set aside it gives another chance.
-func (h *Host) stay(g *generation) Swap {
-	swap := Swap{Number: h.swaps, Step: h.step}
-	if g == nil {
-		return swap
+// change makes the chosen modules decide between two steps: while the lock is held no step begins.
+// The spares that are being made for them are waited for before.
+func (h *Host) change(result SwapResult, choose func() (arrangement, error)) (Swap, error) {
+	h.mu.Lock()
+	soon, err := choose()
+	h.mu.Unlock()
+	if err == nil {
+		soon.each((*generation).await)
 	}
-	swap.From, swap.To = g.label, g.label
-	if g.state == StateSetAside {
-		g.breaker = breaker{}
-		g.enter(StateActive)
-	}
-	return swap
-}
-
-// change makes the chosen module active between two steps: while the lock is held no step begins.
-func (h *Host) change(choose func() (*generation, error)) (Swap, error) {
 	h.mu.Lock()
 	begin := time.Now()
-	g, err := choose()
-	if err == nil && g != h.active && (g.slots < h.loader.slots ||
-		g.capacity < h.loader.decisions) {
-		err = fmt.Errorf("plugins: policy %s was loaded for a queue that has grown since; load it "+
-			"again", g.label)
+	to, err := choose()
+	if err == nil && to != h.arrangement {
+		if err = to.sound(); err == nil {
+			err = to.fits(&h.loader)
+		}
 	}
-	if err != nil || g == h.active {
+	if err != nil || to == h.arrangement {
 		defer h.mu.Unlock()
-		return h.stay(g), err
+		return h.stay(), err
 	}
-	old := h.active
-	swap := Swap{To: g.label, Step: h.step}
-	if old != nil {
-		swap.From = old.label
-		old.enter(StatePrevious)
-	}
-	if h.previous != nil && h.previous != g {
-		h.previous.enter(StateReady)
-	}
-	h.active, h.previous, h.answered = g, old, nil
+	old := h.arrangement
+	swap := Swap{Result: result, From: old.label(), To: to.label(), Step: h.step}
+	h.arrangement, h.previous, h.answered = to, old, nil
 	h.swaps++
 	swap.Number = h.swaps
-	g.enter(StateActive)
-	g.swapped, g.breaker = true, breaker{}
-	state := handOver(old, g)
-	swap.State = state.text()
-	if g.current != nil {
-		g.current.stale = true
+	swap.State = h.takeOver(old.order, to.order)
+	if state := h.takeOver(old.chunk, to.chunk); state != "" {
+		swap.State += "; chunk lengths: " + state
 	}
+	h.place()
+	h.remember(swap)
+	h.admit()
 	swap.Pause = time.Since(begin)
 	h.mu.Unlock()
 	h.dropSuperseded()
 	h.log.Info("policy active", "policy", swap.To, "before", swap.From, "step", swap.Step,
-		"pause", swap.Pause, "state", swap.State)
+		"pause", swap.Pause, "state", swap.State, "number", swap.Number)
 	h.observer.Swapped(swap)
 	return swap, nil
+}
+
+// takeOver makes a module ready for its first step in a part, with the state of the one before. It
+// says what became of that; "" when there was nothing to do.
+func (h *Host) takeOver(from, to *generation) string {
+	if to == nil || to == from {
+		return ""
+	}
+	to.swapped, to.breaker, to.pace = true, breaker{}, pace{}
+	state := handOver(from, to)
+	if to.current != nil {
+		to.current.stale = true
+	}
+	return state.text()
+}
+
+// stay is the swap that changes nothing, because the modules decide already, or there are none. To
+// those that were set aside it gives another chance.
+func (h *Host) stay() Swap {
+	swap := Swap{Result: Activated, Number: h.swaps, Step: h.step, From: h.label(), To: h.label()}
+	h.each(func(g *generation) { g.breaker = breaker{} })
+	h.admit()
+	return swap
 }
 
 // dropSuperseded forgets every module that has a later one of its name and no place of its own.
@@ -214,52 +224,22 @@ func (h *Host) names() []string {
 	return names
 }
 
-// Unload forgets the modules of a name. The active one stays: activate another first.
+// Unload forgets the modules of a name. Those that decide stay: activate others first.
 func (h *Host) Unload(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, err := h.find(name); err != nil {
 		return err
 	}
-	if h.active != nil && h.active.name == name {
+	named := func(g *generation) bool { return g != nil && g.name == name }
+	if named(h.order) || named(h.chunk) {
 		return fmt.Errorf("plugins: policy %q is active; activate another first", name)
 	}
-	if h.previous != nil && h.previous.name == name {
-		h.previous = nil
+	if named(h.previous.order) || named(h.previous.chunk) {
+		h.previous = arrangement{}
 	}
 	h.prune(name, nil)
+	h.place()
+	h.log.Info("policy unloaded", "policy", name)
 	return nil
-}
-
-// enter changes a module's state.
-func (g *generation) enter(s State) { g.state, g.since = s, time.Now() }
-
-// status is a module's line of List.
-func (g *generation) status() Status {
-	return Status{
-		Name: g.name, Version: g.version, Generation: g.number, State: g.state, Since: g.since,
-		Digest: g.digest, Calls: g.counts.calls, Faults: g.counts.faults, P99: g.counts.p99(),
-		Memory: g.counts.memory, LastFault: g.counts.lastFault,
-	}
-}
-
-// List returns all modules, in the order of loading.
-func (h *Host) List() []Status {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var list []Status
-	for _, g := range h.modules {
-		list = append(list, g.status())
-	}
-	return list
-}
-
-// Active returns the active module; false when there is none.
-func (h *Host) Active() (Status, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.active == nil {
-		return Status{}, false
-	}
-	return h.active.status(), true
 }

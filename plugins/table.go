@@ -47,6 +47,10 @@ func (s *sandbox) show(v *abi.View) (shown, error) {
 	}
 	room := int(s.regions[abi.BufferDecisions].size) / abi.DecisionSize
 	room = min(room, int(h.DecisionsCap))
+	if err := s.showPreset(v.Preset); err != nil {
+		return shown{}, err
+	}
+	h.NPreset = uint32(len(v.Preset))
 	h.Magic, h.Minor, h.HeaderSize = abi.Magic, abi.Minor, abi.HeaderSize
 	h.RecordStride, h.RecordsPtr = abi.RecordSize, s.regions[abi.BufferRecords].at
 	h.NChanged, h.ChangedPtr = uint32(count), s.regions[abi.BufferChanged].at
@@ -105,6 +109,24 @@ func (s *sandbox) showPeers(rows []abi.Peer, h *abi.Header) error {
 		rows[i].Encode(memory[i*abi.PeerSize:])
 	}
 	h.PeersPtr, h.NPeers = region.at, uint32(len(rows))
+	return nil
+}
+
+// showPreset writes the answer of another module where this one's own will stand.
+func (s *sandbox) showPreset(preset []abi.Decision) error {
+	if len(preset) == 0 {
+		return nil
+	}
+	memory, ok := s.bytes(abi.BufferDecisions)
+	if !ok {
+		panic("plugins: the guest's memory shrank")
+	}
+	if len(preset)*abi.DecisionSize > len(memory) {
+		return ErrTable
+	}
+	for i := range preset {
+		preset[i].Encode(memory[i*abi.DecisionSize:])
+	}
 	return nil
 }
 

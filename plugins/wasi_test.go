@@ -45,7 +45,7 @@ func TestRandomFollowsFromTheSettings(t *testing.T) {
 		if _, err := b.decide(1); err != nil {
 			t.Fatal(err)
 		}
-		word, _ := b.active.current.memory.Read(408, 8)
+		word, _ := b.order.current.memory.Read(408, 8)
 		return [8]byte(word)
 	}
 	one, again, other := draw("{}"), draw("{}"), draw(`{"x":1}`)

@@ -13,8 +13,10 @@ import (
 
 // checkPolicies checks the active policy and every module that the file names.
 func checkPolicies(ctx context.Context, cfg *config.Config) (lines []string, bad []config.Problem) {
-	if strings.HasPrefix(cfg.Policy.Active, "builtin:") {
-		lines = append(lines, cfg.Policy.Active+" · shipped with this binary")
+	for _, name := range deciding(cfg) {
+		if strings.HasPrefix(name, "builtin:") {
+			lines = append(lines, name+" · shipped with this binary")
+		}
 	}
 	for _, p := range cfg.Policies {
 		line, problem := checkPolicy(ctx, cfg, p)

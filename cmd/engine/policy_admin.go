@@ -2,11 +2,14 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/kvrelay/engine/host/admin"
 )
 
 // policyCommands are the commands that talk to a running instance.
 func policyCommands() []*cobra.Command {
-	return []*cobra.Command{policyLoadCommand(), policyListCommand(), policyRollbackCommand()}
+	return []*cobra.Command{policyLoadCommand(), policyListCommand(), policyRollbackCommand(),
+		policyUnloadCommand()}
 }
 
 // loadOptions are the flags of `engine policy load`.
@@ -15,22 +18,29 @@ type loadOptions struct {
 	source   string // a file, or builtin:NAME
 	config   string // JSON
 	activate bool
+	part     string // select or chunk; "" is both
 }
 
 func policyLoadCommand() *cobra.Command {
 	var o loadOptions
 	cmd := &cobra.Command{
-		Use:   "load FILE|NAME [--config JSON] [--activate] [--admin ADDR]",
+		Use:   "load FILE|NAME [--config JSON] [--activate [--as PART]] [--admin ADDR]",
 		Short: "Give a module to a running instance",
 		Long: `
 Sends a module to a running instance, which checks, meters, compiles and tries it. With --activate
 it then decides from the next step on; nothing is dropped. NAME is builtin:fcfs, builtin:sjf-aging
-or a [policies.NAME] of the instance's file. A module that does not pass changes nothing.`,
+or a [policies.NAME] of the instance's file. A module that does not pass changes nothing.
+
+Two modules can share the work: one selects which requests run, in which order, and the other sets
+the chunk lengths. --as select or --as chunk changes one of the two and leaves the other.`,
 		Example: `  engine policy load mine.wasm --activate
   engine policy load builtin:sjf-aging --activate --config '{"aging_tokens_per_s":50}'`,
 		Args: takes(1, "FILE|NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source = args[0]
+			if o.part != "" && !o.activate {
+				return usageError("--as says what the policy decides: it needs --activate")
+			}
 			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
 			return policyLoad(cmd.Context(), o, s)
 		},
@@ -39,6 +49,7 @@ or a [policies.NAME] of the instance's file. A module that does not pass changes
 	adminFlag(cmd, &o.admin)
 	cmd.Flags().StringVar(&o.config, "config", "", "`JSON` given to the module's pol_init")
 	cmd.Flags().BoolVar(&o.activate, "activate", false, "let it decide from the next step on")
+	cmd.Flags().StringVar(&o.part, "as", "", "decide one `PART` only: select or chunk")
 	return cmd
 }
 
@@ -62,23 +73,49 @@ func policyListCommand() *cobra.Command {
 }
 
 func policyRollbackCommand() *cobra.Command {
-	var admin string
+	var address string
+	var ask admin.Rollback
 	cmd := &cobra.Command{
-		Use:   "rollback [NAME@VERSION] [--admin ADDR]",
-		Short: "Let the policy before decide again",
+		Use:   "rollback [NAME@VERSION | --to N] [--admin ADDR]",
+		Short: "Let what decided before decide again",
+		Long: `
+Goes back to what decided before the latest swap; once more goes forth again. --to N goes back to
+swap N of the history that engine policy list shows, NAME@VERSION to the latest of that name in it.
+A module that is not loaded any more is loaded again. policy.keep says how many swaps are kept.`,
 		Example: `  engine policy rollback
+  engine policy rollback --to 3
   engine policy rollback builtin:fcfs`,
 		Args: takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			to := ""
 			if len(args) == 1 {
-				to = args[0]
+				if ask.Number > 0 {
+					return usageError("--to and a name exclude each other")
+				}
+				ask.To = args[0]
 			}
 			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
-			return policyRollback(cmd.Context(), admin, to, s)
+			return policyRollback(cmd.Context(), address, ask, s)
 		},
 		Annotations: map[string]string{exits: "1 2 69"},
 	}
-	adminFlag(cmd, &admin)
+	adminFlag(cmd, &address)
+	cmd.Flags().Uint64Var(&ask.Number, "to", 0, "go back to swap `N` of the history")
+	return cmd
+}
+
+func policyUnloadCommand() *cobra.Command {
+	var address string
+	cmd := &cobra.Command{
+		Use:     "unload NAME [--admin ADDR]",
+		Short:   "Forget the modules of a name",
+		Example: `  engine policy unload mine`,
+		Args:    takes(1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
+			return policyUnload(cmd.Context(), address, args[0], s)
+		},
+		Annotations: map[string]string{exits: "1 2 69"},
+	}
+	adminFlag(cmd, &address)
 	return cmd
 }

@@ -18,7 +18,8 @@ func policyLoad(ctx context.Context, o loadOptions, s streams) error {
 	if o.config != "" && !json.Valid([]byte(o.config)) {
 		return usageError("--config is not JSON: %s", o.config)
 	}
-	ask := admin.LoadPolicy{Name: o.source, Activate: o.activate, Config: json.RawMessage(o.config)}
+	ask := admin.LoadPolicy{Name: o.source, Activate: o.activate, Part: plugins.Part(o.part),
+		Config: json.RawMessage(o.config)}
 	if strings.HasSuffix(o.source, ".wasm") {
 		wasm, err := readModule(o.source)
 		if err != nil {
@@ -61,15 +62,15 @@ func shownPolicy(s plugins.Status) string {
 }
 
 func sayActive(s streams, swap plugins.Swap) {
-	name := swap.To
-	if strings.HasPrefix(name, "builtin:") {
-		name = policyOf(name)
+	kept := "queue kept"
+	if strings.HasPrefix(swap.State, "handed over") {
+		kept = "queue kept, state " + swap.State
 	}
-	fmt.Fprintf(s.out, "%s active since step %d (pause %s, 0 requests dropped, queue kept)\n", name,
-		swap.Step, swap.Pause)
+	fmt.Fprintf(s.out, "%s active since step %d (pause %s, 0 requests dropped, %s)\n",
+		shownArrangement(swap.To), swap.Step, swap.Pause, kept)
 }
 
-// policyList prints the modules of an instance.
+// policyList prints the modules of an instance, and what decided when.
 func policyList(ctx context.Context, address string, asJSON bool, s streams) error {
 	c, err := dialAdmin(address)
 	if err != nil {
@@ -82,28 +83,84 @@ func policyList(ctx context.Context, address string, asJSON bool, s streams) err
 	if asJSON {
 		return json.NewEncoder(s.out).Encode(list)
 	}
-	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tVER\tSTATE\tSINCE\tDIGEST\tCALLS\tFAULTS\tP99\tMEMORY")
-	for _, p := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", p.Name, p.Version, p.State,
-			time.Since(p.Since).Round(time.Second), p.Digest[:min(7,
-				len(p.Digest))], p.Calls, p.Faults,
-			p.P99, size(int(p.Memory)))
+	var history admin.History
+	if err := c.call(ctx, "GET", "/policies/history", nil, &history); err != nil {
+		return err
 	}
-	fmt.Fprintln(w, "native:fcfs\t\tfallback\t\t\t\t\t\t")
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tVER\tSTATE\tSINCE\tDIGEST\tCALLS\tFAULTS\tP99\tFUEL P99\tMEMORY")
+	for _, p := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", p.Name, p.Version,
+			shownState(p), time.Since(p.Since).Round(time.Second),
+			p.Digest[:min(7, len(p.Digest))], p.Calls, p.Faults, p.P99,
+			share(p.Fuel99, p.FuelLimit),
+			size(int(p.Memory)))
+	}
+	fmt.Fprintln(w, "native:fcfs\t\tfallback\t\t\t\t\t\t\t")
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return printHistory(s, history.Entries)
+}
+
+// shownState is where a module stands, and how far it is trusted where that is not quite.
+func shownState(p plugins.Status) string {
+	switch p.Breaker {
+	case plugins.Open:
+		return string(p.State) + ", set aside"
+	case plugins.HalfOpen:
+		return string(p.State) + ", on probation"
+	}
+	return string(p.State)
+}
+
+// share is a part of a whole for people.
+func share(part, whole int64) string {
+	if whole <= 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2g %%", 100*float64(part)/float64(whole))
+}
+
+// printHistory tells what can be gone back to.
+func printHistory(s streams, entries []plugins.Past) error {
+	if len(entries) < 2 {
+		return nil
+	}
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nSWAP\tDECIDED\tFROM STEP\tAGO")
+	for _, p := range entries {
+		fmt.Fprintf(w, "%d\t%s\t%d\t%s\n", p.Number, shownArrangement(p.Policy), p.Step+1,
+			time.Since(p.Since).Round(time.Second))
+	}
+	fmt.Fprintln(w, "go back: engine policy rollback --to SWAP")
 	return w.Flush()
 }
 
-// policyRollback makes the policy before, or a named one, active.
-func policyRollback(ctx context.Context, address, to string, s streams) error {
+// policyRollback makes what decided before decide again.
+func policyRollback(ctx context.Context, address string, ask admin.Rollback, s streams) error {
 	c, err := dialAdmin(address)
 	if err != nil {
 		return err
 	}
 	var swap plugins.Swap
-	if err := c.call(ctx, "POST", "/policies/rollback", admin.Rollback{To: to}, &swap); err != nil {
+	if err := c.call(ctx, "POST", "/policies/rollback", ask, &swap); err != nil {
 		return err
 	}
 	sayActive(s, swap)
 	return nil
+}
+
+// policyUnload forgets the modules of a name.
+func policyUnload(ctx context.Context, address, name string, s streams) error {
+	c, err := dialAdmin(address)
+	if err != nil {
+		return err
+	}
+	var done admin.Unloaded
+	if err := c.call(ctx, "POST", "/policies/unload", admin.Unload{Name: name}, &done); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.out, "%s unloaded\n", done.Name)
+	return err
 }

@@ -39,7 +39,7 @@ func (p *pair) opening(w io.Writer, cfg *config.Config) {
 	fmt.Fprintf(w, "  model    %s · %s · context %d · %d layers\n", p.model.api.Names[0],
 		size(int(p.model.need.Weights)), p.model.api.Context, p.model.model.Config().Layers)
 	fmt.Fprintf(w, "  roles    prefill → transfer → decode in this process · policy %s\n",
-		cfg.Policy.Active)
+		strings.Join(deciding(cfg), "+"))
 }
 
 // opening shows the prompt where people look at the text.

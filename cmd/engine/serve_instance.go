@@ -168,6 +168,10 @@ func (i *instance) server(o api.Options) *api.Server {
 			return openai.Errorf(openai.CodeModelLoading, "",
 				"the instance is starting or stopping")
 		}
+		if i.policies != nil && !i.policies.Admits() {
+			return openai.Errorf(openai.CodePolicySetAside, "", "the policy is set aside after "+
+				"repeated faults, and policy.on_fault is stop_admitting")
+		}
 		if ready != nil {
 			return ready()
 		}

@@ -132,11 +132,16 @@ func (i *instance) reloadPolicy(ctx context.Context, changes []config.Change,
 	if err := i.policies.resize(ctx, after); err != nil {
 		return err
 	}
-	active := after.Policy.Active
-	if !changed(changes, "policy") && !changed(changes, "policies."+active) {
+	i.policies.SetRules(policyRules(after))
+	again := changed(changes, "policy.active") || changed(changes, "policy.select") ||
+		changed(changes, "policy.chunk") || changed(changes, "policy.limits")
+	for _, name := range deciding(after) {
+		again = again || changed(changes, "policies."+name)
+	}
+	if !again {
 		return nil
 	}
-	return i.policies.activate(ctx, after, active)
+	return i.policies.follow(ctx, after)
 }
 
 // reloadNumbers applies what the engine and the transfer take between two steps.

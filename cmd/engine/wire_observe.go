@@ -39,10 +39,31 @@ func (o *observer) Stepped(c plugins.Call) {
 		o.calls.Add(1)
 		o.wall.Add(int64(c.Wall))
 	}
-	if o.metrics != nil && c.Wall > 0 {
-		o.metrics.PolicyDecided(metrics.PolicyCall{Policy: policyOf(c.Policy), Took: c.Wall,
+	if o.metrics == nil || c.Policy == "" {
+		return
+	}
+	policy := policyOf(c.Policy)
+	if c.Wall > 0 {
+		o.metrics.PolicyDecided(metrics.PolicyCall{Policy: policy, Took: c.Wall, Fuel: c.Fuel,
 			FuelLimit: c.FuelMax, MemoryBytes: c.Memory})
 	}
+	o.metrics.SetPolicyBreaker(policy, breakerOf(c.Breaker))
+	if c.Recovery != "" {
+		o.metrics.PolicyRecovery(policy, string(c.Recovery))
+	}
+	if c.Cuts && c.Fallback { // Of the module that selects, the scheduler tells.
+		o.metrics.PolicyFallback(policy)
+	}
+}
+
+func breakerOf(s plugins.Stage) metrics.Breaker {
+	switch s {
+	case plugins.Open:
+		return metrics.BreakerOpen
+	case plugins.HalfOpen:
+		return metrics.BreakerHalfOpen
+	}
+	return metrics.BreakerClosed
 }
 
 // Faulted implements plugins.Observer.
@@ -54,14 +75,25 @@ func (o *observer) Faulted(f *plugins.Fault) {
 
 // Swapped implements plugins.Observer.
 func (o *observer) Swapped(s plugins.Swap) {
-	name := s.To
-	if strings.HasPrefix(name, "builtin:") {
-		name = policyOf(name)
+	if s.Result != plugins.Refused {
+		name := shownArrangement(s.To)
+		o.active.Store(&name)
 	}
-	o.active.Store(&name)
 	if o.metrics != nil {
-		o.metrics.PolicySwap(policyOf(s.To), metrics.SwapActivated, s.Pause, s.Number)
+		o.metrics.PolicySwap(policyOf(s.To), metrics.SwapResult(s.Result), s.Pause, s.Number)
 	}
+}
+
+// shownArrangement is what decides, as people are told: NAME@VERSION, or two of them with a plus
+// between; what the binary ships has no version of its own.
+func shownArrangement(label string) string {
+	parts := strings.Split(label, "+")
+	for i, name := range parts {
+		if strings.HasPrefix(name, "builtin:") {
+			parts[i] = policyOf(name)
+		}
+	}
+	return strings.Join(parts, "+")
 }
 
 // LogDropped implements plugins.Observer.

@@ -21,17 +21,36 @@ type policies struct {
 func openPolicies(
 	ctx context.Context, cfg *config.Config, o plugins.Options, w *observer,
 ) (*policies, error) {
-	o.Log, o.Observer = w.log, w
+	o.Log, o.Observer, o.Rules = w.log, w, policyRules(cfg)
 	o.Slots, o.Decisions = tableSize(cfg)
 	host, err := plugins.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("policies: %w", err)
 	}
 	p := &policies{host, w}
-	if err := p.activate(ctx, cfg, cfg.Policy.Active); err != nil {
+	if err := p.follow(ctx, cfg); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// policyRules is what happens when a policy fails.
+func policyRules(cfg *config.Config) plugins.Rules {
+	p, b := &cfg.Policy, &cfg.Policy.Breaker
+	return plugins.Rules{
+		OnFault: plugins.OnFault(p.OnFault), Keep: p.Keep, Slow: p.Limits.Slow,
+		Faults: b.Faults, Window: b.Window, Backoff: b.Backoff, BackoffMax: b.BackoffMax,
+		CleanSteps: b.CleanSteps,
+	}
+}
+
+// deciding are the names of the policies that a configuration lets decide: one, or one that selects
+// and one that sets chunk lengths.
+func deciding(cfg *config.Config) []string {
+	if cfg.Policy.Select != "" {
+		return []string{cfg.Policy.Select, cfg.Policy.Chunk}
+	}
+	return []string{cfg.Policy.Active}
 }
 
 // tableSize is how many requests a module is shown at most, and how many decisions it may give.
@@ -49,17 +68,26 @@ func (p *policies) resize(ctx context.Context, cfg *config.Config) error {
 	return nil
 }
 
-// activate loads a policy by its name in the configuration and lets it decide.
-func (p *policies) activate(ctx context.Context, cfg *config.Config, name string) error {
-	spec, err := namedPolicy(cfg, name)
+// follow loads the policies that a configuration names and lets them decide.
+func (p *policies) follow(ctx context.Context, cfg *config.Config) error {
+	names := deciding(cfg)
+	for _, name := range names {
+		spec, err := namedPolicy(cfg, name)
+		if err != nil {
+			return err
+		}
+		if _, err := p.Load(ctx, spec); err != nil {
+			return fmt.Errorf("load policy %s: %w", name, err)
+		}
+	}
+	var err error
+	if len(names) > 1 {
+		_, err = p.Compose(names[0], names[1])
+	} else {
+		_, err = p.Host.Activate(names[0])
+	}
 	if err != nil {
-		return err
-	}
-	if _, err := p.Load(ctx, spec); err != nil {
-		return fmt.Errorf("load policy %s: %w", name, err)
-	}
-	if _, err := p.Host.Activate(name); err != nil {
-		return fmt.Errorf("activate policy %s: %w", name, err)
+		return fmt.Errorf("activate policy %s: %w", strings.Join(names, " with "), err)
 	}
 	return nil
 }

@@ -29,6 +29,8 @@ func (i *instance) metricsHandler() http.Handler {
 				Digest: p.Digest[:min(shownDigest, len(p.Digest))], ABI: version}
 		}
 		i.metrics.SetPolicy(metrics.SlotActive, in[plugins.StateActive])
+		i.metrics.SetPolicy(metrics.SlotSelect, in[plugins.StateSelect])
+		i.metrics.SetPolicy(metrics.SlotChunk, in[plugins.StateChunk])
 		i.metrics.SetPolicy(metrics.SlotPrevious, in[plugins.StatePrevious])
 		serve.ServeHTTP(w, r)
 	})

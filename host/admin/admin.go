@@ -6,7 +6,6 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 
@@ -20,8 +19,22 @@ const MaxBody = 16 << 20
 type Policies interface {
 	Load(ctx context.Context, s plugins.Spec) (plugins.Status, error)
 	Activate(name string) (plugins.Swap, error)
+	ActivatePart(part plugins.Part, name string) (plugins.Swap, error)
+	Places
+}
+
+// Places is what else is asked of a plugins.Host: what was loaded and what decided.
+type Places interface {
 	Rollback() (plugins.Swap, error)
+	RollbackTo(ctx context.Context, number uint64) (plugins.Swap, error)
+	Unload(name string) error
+	Lister
+}
+
+// Lister tells of the modules of a plugins.Host.
+type Lister interface {
 	List() []plugins.Status
+	History() []plugins.Past
 }
 
 // Options are what the routes act on.
@@ -47,6 +60,8 @@ type LoadPolicy struct {
 	Wasm     []byte          `json:"wasm,omitempty"`
 	Config   json.RawMessage `json:"config,omitempty"`
 	Activate bool            `json:"activate"`
+	// Part is what it is to decide, the other part staying as it is; "" is everything.
+	Part plugins.Part `json:"part,omitempty"`
 }
 
 // Loaded answers a LoadPolicy. Swap is nil when it was not activated.
@@ -55,9 +70,26 @@ type Loaded struct {
 	Swap   *plugins.Swap  `json:"swap,omitempty"`
 }
 
-// Rollback asks for the policy before, or for one by name.
+// Rollback asks for what decided before, for what a swap of the history made decide, or for a
+// policy by name.
 type Rollback struct {
-	To string `json:"to"`
+	To     string `json:"to"`
+	Number uint64 `json:"number"`
+}
+
+// Unload asks to forget the modules of a name.
+type Unload struct {
+	Name string `json:"name"`
+}
+
+// Unloaded answers an Unload.
+type Unloaded struct {
+	Name string `json:"name"`
+}
+
+// History is what decided when, the latest first.
+type History struct {
+	Entries []plugins.Past `json:"entries"`
 }
 
 // Change is one key that differs from the running configuration.
@@ -89,6 +121,8 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /policies", answer(s.list))
 	mux.HandleFunc("POST /policies/load", answer(s.load))
 	mux.HandleFunc("POST /policies/rollback", answer(s.rollback))
+	mux.HandleFunc("POST /policies/unload", answer(s.unload))
+	mux.HandleFunc("GET /policies/history", answer(s.history))
 	mux.HandleFunc("POST /reload", answer(s.reload))
 	mux.HandleFunc("GET /state", answer(s.state))
 	mux.HandleFunc("GET /dashboard", s.dashboard)
@@ -96,9 +130,6 @@ func Handler(o Options) http.Handler {
 }
 
 type server struct{ options Options }
-
-// errNoPolicies: a router decides nothing.
-var errNoPolicies = errors.New("this instance runs no policies: a router only forwards")
 
 // answer turns a function into a handler: bounded body in, JSON out. Requests that a page in a
 // browser makes are refused, for loopback is open to those.
@@ -126,81 +157,6 @@ func write(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // An operator who is gone notices nothing.
-}
-
-func (s *server) list(context.Context, []byte) ([]plugins.Status, error) {
-	if s.options.Policies == nil {
-		return nil, errNoPolicies
-	}
-	return s.options.Policies.List(), nil
-}
-
-// load brings a module in and, if asked, lets it decide from the next step on.
-func (s *server) load(ctx context.Context, body []byte) (Loaded, error) {
-	if s.options.Policies == nil {
-		return Loaded{}, errNoPolicies
-	}
-	var ask LoadPolicy
-	if err := json.Unmarshal(body, &ask); err != nil {
-		return Loaded{}, errors.New("the request is not understood: " + err.Error())
-	}
-	spec := plugins.Spec{Name: ask.Name, Wasm: ask.Wasm, Limits: s.options.Limits}
-	if len(ask.Wasm) == 0 {
-		var err error
-		if spec, err = s.options.Named(ask.Name); err != nil {
-			return Loaded{}, err
-		}
-	}
-	if len(ask.Config) > 0 {
-		spec.Config = ask.Config
-	}
-	status, err := s.options.Policies.Load(ctx, spec)
-	if err != nil {
-		return Loaded{}, err
-	}
-	if !ask.Activate {
-		return Loaded{Status: status}, nil
-	}
-	swap, err := s.options.Policies.Activate(status.Name)
-	if err != nil {
-		return Loaded{}, err
-	}
-	return Loaded{Status: status, Swap: &swap}, nil
-}
-
-// rollback makes the policy before, or a named one, active.
-func (s *server) rollback(ctx context.Context, body []byte) (plugins.Swap, error) {
-	if s.options.Policies == nil {
-		return plugins.Swap{}, errNoPolicies
-	}
-	var ask Rollback
-	if err := json.Unmarshal(body, &ask); err != nil {
-		return plugins.Swap{}, errors.New("the request is not understood: " + err.Error())
-	}
-	var swap plugins.Swap
-	var err error
-	if ask.To == "" {
-		swap, err = s.options.Policies.Rollback()
-	} else {
-		swap, err = s.activateNamed(ctx, ask.To)
-	}
-	return swap, err
-}
-
-// activateNamed activates what is loaded under a name, or loads what the instance knows by it.
-func (s *server) activateNamed(ctx context.Context, name string) (plugins.Swap, error) {
-	swap, err := s.options.Policies.Activate(name)
-	if err == nil {
-		return swap, nil
-	}
-	spec, unknown := s.options.Named(name)
-	if unknown != nil {
-		return plugins.Swap{}, err
-	}
-	if _, err := s.options.Policies.Load(ctx, spec); err != nil {
-		return plugins.Swap{}, err
-	}
-	return s.options.Policies.Activate(name)
 }
 
 func (s *server) reload(ctx context.Context, _ []byte) (Reloaded, error) {

@@ -121,12 +121,25 @@ type Scheduler struct {
 	MaxEmptySteps int
 }
 
-// Policy is [policy] and [policy.limits].
+// Policy is [policy] and its tables.
 type Policy struct {
-	Active string // builtin:NAME, or the Name of a PolicyModule
-	Keep   int
-	Seed   int64
-	Limits PolicyLimits
+	Active  string // builtin:NAME, or the Name of a PolicyModule
+	Select  string // likewise, with Chunk and instead of Active; "" with Active
+	Chunk   string
+	OnFault string
+	Keep    int
+	Seed    int64
+	Limits  PolicyLimits
+	Breaker PolicyBreaker
+}
+
+// PolicyBreaker is [policy.breaker].
+type PolicyBreaker struct {
+	Faults     int
+	Window     time.Duration
+	Backoff    time.Duration
+	BackoffMax time.Duration
+	CleanSteps int
 }
 
 // PolicyLimits is [policy.limits].

@@ -16,6 +16,7 @@ var sections = []section{
 	{name: "scheduler"},
 	{name: "policy"},
 	{name: "policy.limits"},
+	{name: "policy.breaker", doc: "when a policy that fails is set aside, and trusted again"},
 	{name: "policies", sample: policiesSample},
 	{name: "tenants", sample: tenantsSample},
 	{name: "class.interactive", doc: "requests with X-Class: interactive"},

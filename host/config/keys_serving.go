@@ -84,6 +84,22 @@ var servingKeys = []row{
 		doc: "builtin:NAME or the NAME of a [policies.NAME]; decides order and chunk lengths",
 	},
 	{
+		table: "policy", key: "select", at: func(c *Config) any { return &c.Policy.Select },
+		def: `""`, reload: true,
+		doc: "with chunk, instead of active: the module whose order and actions are used",
+	},
+	{
+		table: "policy", key: "chunk", at: func(c *Config) any { return &c.Policy.Chunk },
+		def: `""`, reload: true,
+		doc: "with select, instead of active: the module that sets the chunk lengths",
+	},
+	{
+		table: "policy", key: "on_fault", at: func(c *Config) any { return &c.Policy.OnFault },
+		def: `"fallback"`, enum: []string{"fallback", "previous", "stop_admitting"}, reload: true,
+		doc: "while a policy is set aside: fallback (native fcfs) | previous (the module before) " +
+			"| stop_admitting (new requests: 503)",
+	},
+	{
 		table: "policy", key: "keep", at: func(c *Config) any { return &c.Policy.Keep },
 		def: `10`, least: "1", most: "1000", reload: true,
 		doc: "versions kept for `engine policy rollback`",
@@ -96,7 +112,8 @@ var servingKeys = []row{
 		table: "policy.limits", key: "fuel",
 		at:  func(c *Config) any { return &c.Policy.Limits.Fuel },
 		def: `"auto"`, least: "1000", most: "1000000000000", reload: true,
-		doc: "units for one pol_decide; auto = 2_000_000; or a number, equal everywhere",
+		doc: "units for one pol_decide; auto = 2_000_000, or what is measured at activation " +
+			"to be 1 ms of CPU if that is more; or a number, equal everywhere",
 	},
 	{
 		table: "policy.limits", key: "init_fuel",
@@ -122,6 +139,33 @@ var servingKeys = []row{
 		at:  func(c *Config) any { return &c.Policy.Limits.LogLines },
 		def: `100`, least: "0", most: "100000", reload: true,
 		doc: "lines per second from a module; more are counted and dropped",
+	}, {
+		table: "policy.breaker", key: "faults",
+		at:  func(c *Config) any { return &c.Policy.Breaker.Faults },
+		def: `3`, least: "1", most: "1000", reload: true,
+		doc: "faults within window that set a policy aside",
+	},
+	{
+		table: "policy.breaker", key: "window",
+		at:  func(c *Config) any { return &c.Policy.Breaker.Window },
+		def: `"60s"`, least: `"1ms"`, most: `"24h"`, reload: true,
+	},
+	{
+		table: "policy.breaker", key: "backoff",
+		at:  func(c *Config) any { return &c.Policy.Breaker.Backoff },
+		def: `"1s"`, least: `"1ms"`, most: `"24h"`, reload: true,
+		doc: "first wait before its probation; doubles up to backoff_max",
+	},
+	{
+		table: "policy.breaker", key: "backoff_max",
+		at:  func(c *Config) any { return &c.Policy.Breaker.BackoffMax },
+		def: `"5m"`, least: `"1ms"`, most: `"24h"`, reload: true,
+	},
+	{
+		table: "policy.breaker", key: "clean_steps",
+		at:  func(c *Config) any { return &c.Policy.Breaker.CleanSteps },
+		def: `200`, least: "1", most: "1000000", reload: true,
+		doc: "steps of probation without a fault after which it is trusted again",
 	},
 	{
 		table: "class.interactive", key: "deadline",

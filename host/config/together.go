@@ -8,7 +8,7 @@ import (
 
 // together checks what only several keys can show to be wrong.
 func (c *checker) together() {
-	c.activePolicy()
+	c.decidingPolicies()
 	c.adminListener()
 	c.listeners()
 	c.routerInstances()
@@ -42,36 +42,66 @@ func (c *checker) note(key, message string) {
 	c.problems = append(c.problems, problem)
 }
 
-// activePolicy wants policy.active to be built in or defined.
-func (c *checker) activePolicy() {
-	active := c.config.Policy.Active
-	if c.bad["policy.active"] || slices.Contains(Builtins(), active) {
+// decidingPolicies wants active, or select and chunk in its place, and each of them built in or
+// defined.
+func (c *checker) decidingPolicies() {
+	p := &c.config.Policy
+	switch {
+	case p.Select == "" && p.Chunk == "":
+		c.definedPolicy("policy.active", p.Active)
+		return
+	case p.Select == "" || p.Chunk == "":
+		given, missing := "policy.select", "chunk"
+		if p.Select == "" {
+			given, missing = "policy.chunk", "select"
+		}
+		c.report(c.value(given), "E203", given+" stands alone",
+			fmt.Sprintf("name the module for %s too, or use policy.active", missing))
+		return
+	case p.Select == p.Chunk:
+		c.report(c.value("policy.chunk"), "E203", "policy.select and policy.chunk are one module",
+			"use policy.active for a module that decides both")
+		return
+	}
+	given := c.file.find("policy.active") != nil || c.file.env["policy.active"] != ""
+	if given && p.Active != "" {
+		c.report(c.value("policy.active"), "E203", "[policy] has active, and select and chunk",
+			"select and chunk stand in place of active: leave it out")
+		return
+	}
+	p.Active = ""
+	c.definedPolicy("policy.select", p.Select)
+	c.definedPolicy("policy.chunk", p.Chunk)
+}
+
+// definedPolicy wants the policy that a key names to be built in or defined.
+func (c *checker) definedPolicy(key, name string) {
+	if c.bad[key] || slices.Contains(Builtins(), name) {
 		return
 	}
 	defined := Builtins()
 	for _, p := range c.config.Policies {
-		if p.Name == active {
+		if p.Name == name {
 			return
 		}
 		defined = append(defined, p.Name)
 	}
-	if c.file.find("policies."+active) != nil {
+	if c.file.find("policies."+name) != nil {
 		return // Its table is there and has been refused.
 	}
-	label := fmt.Sprintf("no [policies.%s] table; built in: %s", active,
+	label := fmt.Sprintf("no [policies.%s] table; built in: %s", name,
 		strings.Join(Builtins(), ", "))
 	var help []string
-	if guess := closestPolicy(active, defined); guess != "" {
+	if guess := closestPolicy(name, defined); guess != "" {
 		help = append(help, didYouMean(guess))
 	}
-	if checkName(active) == "" {
+	if checkName(name) == "" {
 		help = append(help,
-			fmt.Sprintf(`or add a table [policies.%s] with path = "FILE.wasm"`, active))
+			fmt.Sprintf(`or add a table [policies.%s] with path = "FILE.wasm"`, name))
 	} else if label = "built in: " + strings.Join(Builtins(), ", "); help == nil {
 		help = []string{`a module of your own has a table [policies.NAME] with path = "FILE.wasm"`}
 	}
-	c.report(c.value("policy.active"), "E201", fmt.Sprintf("policy %q is not defined", active),
-		label, help...)
+	c.report(c.value(key), "E201", fmt.Sprintf("policy %q is not defined", name), label, help...)
 }
 
 // closestPolicy also takes a part of a name: "sjf" for builtin:sjf-aging.

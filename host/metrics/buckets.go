@@ -35,6 +35,9 @@ func stepTokenBuckets() []float64 {
 func stepBuckets() []float64   { return decades(1e-5, 6) }
 func policyBuckets() []float64 { return decades(1e-6, 4) }
 
+// fuelBuckets run from 1 000 to 1 000 000 000 units.
+func fuelBuckets() []float64 { return decades(1e3, 6) }
+
 // decades returns 1, 2.5 and 5 times each power of ten, and the power after the last.
 func decades(first float64, n int) []float64 {
 	var all []float64

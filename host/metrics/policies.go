@@ -13,6 +13,8 @@ type Slot string
 // The slots.
 const (
 	SlotActive   Slot = "active"
+	SlotSelect   Slot = "select"
+	SlotChunk    Slot = "chunk"
 	SlotPrevious Slot = "previous"
 	SlotFallback Slot = "fallback"
 )
@@ -52,7 +54,10 @@ const (
 type policies struct {
 	info       *prometheus.GaugeVec
 	decide     *prometheus.HistogramVec
+	fuel       *prometheus.HistogramVec
 	fuelLimit  *prometheus.GaugeVec
+	breaker    *prometheus.GaugeVec
+	recoveries *prometheus.CounterVec
 	faults     *prometheus.CounterVec
 	fallback   *prometheus.CounterVec
 	verdicts   *prometheus.CounterVec
@@ -73,6 +78,12 @@ func (p *policies) register(k maker) {
 		"policy", "version", "digest", "abi", "state")
 	p.decide = k.histograms("engine_policy_decide_seconds", "Time of one decision.",
 		policyBuckets(), "policy")
+	p.fuel = k.histograms("engine_policy_fuel", "Fuel that one decision used.", fuelBuckets(),
+		"policy")
+	p.breaker = k.gauges("engine_policy_breaker",
+		"How far a policy is trusted: 0 closed, 1 half open, 2 open.", "policy")
+	p.recoveries = k.counters("engine_policy_recoveries_total",
+		"Ends of faults: the policy decides again, or is set aside.", "policy", "how")
 	p.fuelLimit = k.gauges("engine_policy_fuel_limit", "Fuel that one decision may use.", "policy")
 	p.faults = k.counters("engine_policy_faults_total", "Faults of policies.", "policy", "class")
 	p.fallback = k.counters("engine_policy_fallback_steps_total",
@@ -114,10 +125,12 @@ func (m *Metrics) SetPolicy(s Slot, i PolicyInfo) {
 	}
 }
 
-// PolicyCall takes one decision: its wall time, and what the sandbox holds and may use after it.
+// PolicyCall takes one decision: its wall time, what it used, and what the sandbox holds and may
+// use after it.
 type PolicyCall struct {
 	Policy      string
 	Took        time.Duration
+	Fuel        int64
 	FuelLimit   int64
 	MemoryBytes int64
 }
@@ -125,8 +138,29 @@ type PolicyCall struct {
 // PolicyDecided counts a call of a policy.
 func (m *Metrics) PolicyDecided(c PolicyCall) {
 	observe(m.policies.decide.WithLabelValues(c.Policy), c.Took)
+	m.policies.fuel.WithLabelValues(c.Policy).Observe(float64(c.Fuel))
 	m.fuelLimit.WithLabelValues(c.Policy).Set(float64(c.FuelLimit))
 	m.memory.WithLabelValues(c.Policy).Set(float64(c.MemoryBytes))
+}
+
+// Breaker is how far a policy is trusted.
+type Breaker int
+
+// The stages, as engine_policy_breaker shows them.
+const (
+	BreakerClosed   Breaker = 0
+	BreakerHalfOpen Breaker = 1
+	BreakerOpen     Breaker = 2
+)
+
+// SetPolicyBreaker says how far a policy is trusted.
+func (m *Metrics) SetPolicyBreaker(policy string, b Breaker) {
+	m.breaker.WithLabelValues(policy).Set(float64(b))
+}
+
+// PolicyRecovery counts how a fault ended: recovered or bypassed.
+func (m *Metrics) PolicyRecovery(policy, how string) {
+	m.recoveries.WithLabelValues(policy, how).Inc()
 }
 
 // PolicyFault counts a fault; class is one of the policy contract's fault classes.

@@ -40,6 +40,7 @@ const (
 	CodeNoHealthyDecode      Code = "no_healthy_decode"
 	CodeQueueTimeout         Code = "queue_timeout"
 	CodeRequestShed          Code = "request_shed"
+	CodePolicySetAside       Code = "policy_set_aside"
 	CodeTooManyConnections   Code = "too_many_connections"
 	CodeKVTransferFailed     Code = "kv_transfer_failed"
 	CodeInternal             Code = "internal_error"
@@ -94,6 +95,7 @@ func Situations() []Situation {
 		{Code: CodeNoHealthyDecode, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeQueueTimeout, Status: 503, Type: unavailable},
 		{Code: CodeRequestShed, Status: 503, Type: unavailable, RetryAfter: true},
+		{Code: CodePolicySetAside, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeTooManyConnections, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeKVTransferFailed, Status: 503, Type: "server_error"},
 	}
