@@ -106,17 +106,13 @@ func (d *Device) PackKV(pool gpu.KV, r gpu.KVRange, dst []byte) error {
 	if err := checkRange(kv.shape, r, dst); err != nil {
 		return err
 	}
-	dim, half := kv.shape.HeadDim, len(dst)/2
-	for i := range r.Count {
-		for head := range kv.shape.KVHeads {
-			page := kv.page(r.Layer, r.Page, head)
-			at := (i*kv.shape.KVHeads + head) * dim * 4
-			keys := kv.k[kv.key(page, r.First+i):]
-			values := kv.v[kv.value(page, r.First+i):]
-			for d := range dim {
-				putFloat(dst[at+4*d:], keys[d*keyLanes])
-				putFloat(dst[half+at+4*d:], values[d])
-			}
+	width, half := 4*kv.shape.HeadDim, len(dst)/2
+	for head := range kv.shape.KVHeads {
+		page := kv.page(r.Layer, r.Page, head)
+		for i := range r.Count {
+			at := (i*kv.shape.KVHeads + head) * width
+			packKey(dst[at:at+width], kv.k[kv.key(page, r.First+i):])
+			packValue(dst[half+at:half+at+width], kv.v[kv.value(page, r.First+i):])
 		}
 	}
 	return nil
@@ -128,21 +124,57 @@ func (d *Device) UnpackKV(pool gpu.KV, r gpu.KVRange, src []byte) error {
 	if err := checkRange(kv.shape, r, src); err != nil {
 		return err
 	}
-	dim, half := kv.shape.HeadDim, len(src)/2
-	for i := range r.Count {
-		for head := range kv.shape.KVHeads {
-			page := kv.page(r.Layer, r.Page, head)
-			at := (i*kv.shape.KVHeads + head) * dim * 4
-			keys := kv.k[kv.key(page, r.First+i):]
-			values := kv.v[kv.value(page, r.First+i):]
-			for d := range dim {
-				keys[d*keyLanes] = getFloat(src[at+4*d:])
-				values[d] = getFloat(src[half+at+4*d:])
-			}
+	width, half := 4*kv.shape.HeadDim, len(src)/2
+	for head := range kv.shape.KVHeads {
+		page := kv.page(r.Layer, r.Page, head)
+		for i := range r.Count {
+			at := (i*kv.shape.KVHeads + head) * width
+			unpackKey(kv.k[kv.key(page, r.First+i):], src[at:at+width])
+			unpackValue(kv.v[kv.value(page, r.First+i):], src[half+at:half+at+width])
 		}
 	}
 	return nil
 }
+
+// packKey gathers a key from its lane. The slices are cut so that the compiler sees every index.
+func packKey(dst []byte, lane []float32) {
+	for ; len(dst) >= 16 && len(lane) > 3*keyLanes; dst, lane = dst[16:], laneAfter(lane, 4) {
+		putFloat(dst, lane[0])
+		putFloat(dst[4:], lane[keyLanes])
+		putFloat(dst[8:], lane[2*keyLanes])
+		putFloat(dst[12:], lane[3*keyLanes])
+	}
+	for d := range len(dst) / 4 {
+		putFloat(dst[4*d:], lane[d*keyLanes])
+	}
+}
+
+// unpackKey is the inverse of packKey.
+func unpackKey(lane []float32, src []byte) {
+	for ; len(src) >= 16 && len(lane) > 3*keyLanes; src, lane = src[16:], laneAfter(lane, 4) {
+		lane[0] = getFloat(src)
+		lane[keyLanes] = getFloat(src[4:])
+		lane[2*keyLanes] = getFloat(src[8:])
+		lane[3*keyLanes] = getFloat(src[12:])
+	}
+	for d := range len(src) / 4 {
+		lane[d*keyLanes] = getFloat(src[4*d:])
+	}
+}
+
+// packValue copies a value, which lies in the pool as it travels: little-endian, as all numbers of
+// this device.
+func packValue(dst []byte, value []float32) { copy(dst, bytesOf(value[:len(dst)/4])) }
+
+// unpackValue is the inverse of packValue.
+func unpackValue(value []float32, src []byte) { copy(bytesOf(value[:len(src)/4]), src) }
+
+func bytesOf(floats []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(floats))), 4*len(floats))
+}
+
+// laneAfter is the lane so many dimensions further, empty at the pool's end.
+func laneAfter(lane []float32, dims int) []float32 { return lane[min(dims*keyLanes, len(lane)):] }
 
 func putFloat(dst []byte, x float32) { binary.LittleEndian.PutUint32(dst, math.Float32bits(x)) }
 
