@@ -78,7 +78,9 @@ func TestProtocolPrintsTheTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := string(text)
-	for name, list := range map[string][]move{"sender": senderMoves, "receiver": receiverMoves} {
+	for name, list := range map[string][]move{
+		"sender": senderMoves, "receiver": receiverMoves, "lease": leaseMoves,
+	} {
 		start, stop := "<!-- "+name+" table -->\n", "<!-- end of "+name+" table -->"
 		from, to := strings.Index(fresh, start), strings.Index(fresh, stop)
 		if from < 0 || to < from {
@@ -113,7 +115,11 @@ func tableText(list []move) string {
 	var b strings.Builder
 	b.WriteString("| state | on | next state | does |\n|---|---|---|---|\n")
 	for _, m := range list {
-		fmt.Fprintf(&b, "| %v | %v | %v | %s |\n", m.from, m.on, m.to, m.does)
+		does := m.does.String()
+		if does != "" && m.note != "" {
+			does += "; "
+		}
+		fmt.Fprintf(&b, "| %v | %v | %v | %s |\n", m.from, m.on, m.to, does+m.note)
 	}
 	return b.String()
 }
@@ -141,8 +147,8 @@ func TestTablesAreComplete(t *testing.T) {
 		for s := range seen {
 			last := slices.Contains(c.ends, s)
 			for _, on := range []input{onClosed, onTimeout} {
-				if (c.table[s][on] == none) != last {
-					t.Errorf("%v on %v: %v", s, on, c.table[s][on])
+				if (c.table[s][on].to == none) != last {
+					t.Errorf("%v on %v: %v", s, on, c.table[s][on].to)
 				}
 			}
 		}

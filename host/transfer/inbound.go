@@ -8,12 +8,19 @@ import (
 // pollTime is how often a queued writer asks for a seat.
 const pollTime = 20 * time.Millisecond
 
-// desk is what an Inbound asks of the Ledger: judge an opening frame, find a seat, take an outcome
-// (it may refuse a seal), and note that the writer is fenced.
+// desk is what an Inbound asks of the Ledger: to let it come and go, to say whether pages are still
+// the writer's, and to take an outcome (it may refuse a seal).
 type desk interface {
+	door
+	current(epoch uint64, model, from, end int) *Error
+	settle(epoch uint64, o outcome, now time.Duration) *Error
+}
+
+// door is where a writer comes and goes: judge its opening frame, find it a seat, note that it is
+// fenced.
+type door interface {
 	open(o *opening, now time.Duration) (*grant, *Error)
 	seat(epoch uint64) bool
-	settle(epoch uint64, o outcome, now time.Duration) *Error
 	leave(epoch uint64, now time.Duration)
 }
 
@@ -170,20 +177,21 @@ func (in *Inbound) classify(f frame) (input, *Error) {
 	return onBad, fault(Malformed, "a frame (%v) from a sender", f.kind)
 }
 
-// obey does what a frame asks where the state lets it. What cannot be done becomes onBad, an
-// opening frame for which there is no seat onFull.
+// obey tries what the move for a frame must do first. What cannot be done becomes onBad, an opening
+// frame for which there is no seat onFull.
 func (in *Inbound) obey(on input, f frame, now time.Duration) (input, *Error) {
+	does := in.does(on)
 	var bad *Error
 	switch {
-	case on == onOpen:
+	case does.has(doAttach):
 		bad = in.open(f, now)
-		if bad == nil && !in.desk.seat(in.pass.epoch) {
+		if bad == nil && does.has(doSeat) && !in.desk.seat(in.pass.epoch) {
 			return onFull, nil
 		}
-	case on == onData && in.state == writing:
+	case does.has(doWrite):
 		bad = in.write(f.payload, now)
-	case (on == onSeal || on == onLastSeal) && in.state == writing:
-		bad = in.seal(readSeal(f.payload), on == onLastSeal, now)
+	case does.has(doKeep | doDeliver):
+		bad = in.seal(readSeal(f.payload), does.has(doDeliver), now)
 	case on == onCancel:
 		why, ok := readReason(f.payload)
 		if ok {
@@ -248,6 +256,9 @@ func (in *Inbound) write(payload []byte, now time.Duration) *Error {
 		return fault(OutOfPlace, "model %d: positions of [%d, %d) are not sent",
 			p.model, p.position, end)
 	}
+	if bad := in.desk.current(in.pass.epoch, p.model, p.position, end); bad != nil {
+		return bad
+	}
 	if !in.placed {
 		in.first, in.placed = now, true
 	}
@@ -267,7 +278,7 @@ func (in *Inbound) write(payload []byte, now time.Duration) *Error {
 
 // seal checks that nothing below the seal is missing and that both ends hold the same.
 func (in *Inbound) seal(s seal, last bool, now time.Duration) *Error {
-	if w := in.grant.window; !last && (s.end <= in.acked.end || s.end > w.End) {
+	if w := in.grant.window; s.end > w.End || !last && s.end <= in.acked.end {
 		return fault(OutOfPlace, "a seal at %d after one at %d, the window ends at %d",
 			s.end, in.acked.end, w.End)
 	}
@@ -283,7 +294,7 @@ func (in *Inbound) seal(s seal, last bool, now time.Duration) *Error {
 	if s.bytes != in.bytes || s.digest != in.sum {
 		return fault(Digest, "%d bytes sent, %d arrived", s.bytes, in.bytes)
 	}
-	o := outcome{end: s.end, bytes: in.bytes, wire: in.wire}
+	o := outcome{end: s.end, last: last, bytes: in.bytes, wire: in.wire}
 	if in.placed {
 		o.elapsed = now - in.first
 	}
@@ -291,30 +302,29 @@ func (in *Inbound) seal(s seal, last bool, now time.Duration) *Error {
 	return in.desk.settle(in.pass.epoch, o, now)
 }
 
-// move makes a move of the table and what belongs to it. why says what was wrong, where it was.
+// move makes a move of the table and does what it says. why says what was wrong, where it was.
 func (in *Inbound) move(on input, why *Error, now time.Duration) {
-	from := in.state
-	in.step(on, now)
+	does := in.step(on, now)
 	switch {
-	case on == onOpen || on == onRoom:
+	case does.has(doAccept):
 		in.begin(now)
-	case on == onSeal && in.state == writing, on == onLastSeal && in.state == sealed:
+	case does.has(doAck):
 		in.say(kindAck, in.acked.append(nil), now)
-	case on == onCancel:
-		in.say(kindCancelled, nil, now)
-	case in.state == refused && from != refused:
+	case does.has(doRefuse):
 		in.say(kindRefuse, appendReason(nil, why), now)
-	case in.state == cancelling && from != cancelling:
+	case does.has(doCancel):
 		in.say(kindCancel, appendReason(nil, why), now)
+	case does.has(doCancelled):
+		in.say(kindCancelled, nil, now)
 	}
-	if in.grant == nil {
+	if in.grant == nil { // Refused before it had a lease.
 		return
 	}
-	if (from == queued || from == writing) && (in.state == refused || in.state == closed) {
+	if does.has(doFail) {
 		o := outcome{bytes: in.bytes, wire: in.wire, err: why}
 		in.desk.settle(in.pass.epoch, o, now)
 	}
-	if in.state == closed && from != closed {
+	if does.has(doFence) {
 		in.desk.leave(in.pass.epoch, now)
 	}
 }

@@ -25,27 +25,46 @@ type Ledger struct {
 	epoch   uint64 // of the last reservation
 	leases  []*lease
 	byID    map[string]*lease
+	holders generations
 	writers int      // seated
 	line    []uint64 // epochs that wait for a seat, first come first
 	events  []Event
 }
 
-// lease is the right to write some slots, held until it is released or expires.
-//
-// granted: no writer. Writing: a writer is attached, seated when it may send. Sealed: delivered.
-// Released: no longer held, but a writer is attached; its pages are in quarantine.
+// lease is the right to write some slots, held until it is released or expires. Its state moves by
+// leaseMoves.
 type lease struct {
-	id       string
-	epoch    uint64
-	token    Token
-	window   Window
-	layouts  []layout
-	expires  time.Duration // counts while no writer is attached
-	from     int           // everything below is sealed
-	attached bool
-	seated   bool
-	sealed   bool
-	released bool
+	id      string
+	state   state
+	epoch   uint64
+	token   Token
+	window  Window
+	layouts []layout
+	expires time.Duration // counts while no writer is attached
+	from    int           // everything below is sealed
+	seated  bool          // its writer may send
+}
+
+// attached says that somebody may be writing the pages.
+func (g *lease) attached() bool { return g.state == writing || g.state == quarantined }
+
+// step moves a lease, if its table has the move, and does what the move says to the pages.
+func (l *Ledger) step(g *lease, on input) (does action, ok bool) {
+	row := leaseTable[g.state][on]
+	if row.to == none {
+		return 0, false
+	}
+	g.state = row.to
+	if row.does.has(doFree) {
+		l.remove(g)
+	}
+	if row.does.has(doExpire) {
+		l.events = append(l.events, Event{Kind: Expired, Direction: Receiving, ID: g.id})
+	}
+	if row.does.has(doFenced) {
+		l.events = append(l.events, Event{Kind: Fenced, Direction: Receiving, ID: g.id})
+	}
+	return row.does, true
 }
 
 // grant is what an Inbound may write once its opening frame was judged right.
@@ -57,9 +76,11 @@ type grant struct {
 	from    int
 }
 
-// outcome is what a writer did: sealed everything below end, or failed with err.
+// outcome is what a writer did: sealed everything below end, which may be the last seal, or failed
+// with err.
 type outcome struct {
 	end         int
+	last        bool
 	bytes, wire int64
 	elapsed     time.Duration
 	err         *Error
@@ -74,7 +95,10 @@ func NewLedger(o ReceiverOptions) (*Ledger, error) {
 	if _, bad := parseEndpoint(o.Address); bad != nil {
 		return nil, fmt.Errorf("transfer.advertise: %s", bad.Detail)
 	}
-	l := &Ledger{options: o, byID: map[string]*lease{}, compat: compatDigest(compats(o.Models))}
+	l := &Ledger{
+		options: o, byID: map[string]*lease{}, compat: compatDigest(compats(o.Models)),
+		holders: generations{},
+	}
 	if _, err := io.ReadFull(o.Random, l.key[:]); err != nil {
 		return nil, fmt.Errorf("draw the receiver's key: %w", err)
 	}
@@ -87,7 +111,7 @@ func (l *Ledger) Grant(id string, res Reservation, now time.Duration) (string, e
 		return "", err
 	}
 	g := &lease{
-		id: id, epoch: l.epoch + 1, window: res.Window, from: res.Window.Begin,
+		id: id, state: granted, epoch: l.epoch + 1, window: res.Window, from: res.Window.Begin,
 		expires: now + l.options.Lease,
 	}
 	if _, err := io.ReadFull(l.options.Random, g.token[:]); err != nil {
@@ -99,6 +123,10 @@ func (l *Ledger) Grant(id string, res Reservation, now time.Duration) (string, e
 		g.layouts = append(g.layouts, kept)
 		flat[i] = flatten(segments)
 	}
+	if held, ok := l.holders.free(g); !ok {
+		return "", fmt.Errorf("lease %q: page %d of model %d belongs to lease %q still",
+			id, held.page, held.model, l.find(l.holders[held]).id)
+	}
 	text, err := l.key.sign(letter{
 		Version: ProtocolVersion, Address: l.options.Address, Lease: id,
 		Token: hex.EncodeToString(g.token[:]), Epoch: g.epoch, Compat: l.compat, Models: flat,
@@ -108,6 +136,7 @@ func (l *Ledger) Grant(id string, res Reservation, now time.Duration) (string, e
 		return "", err
 	}
 	l.epoch++
+	l.holders.claim(g)
 	l.leases = append(l.leases, g)
 	l.byID[id] = g
 	return text, nil
@@ -142,7 +171,7 @@ func (l *Ledger) mayGrant(id string, res Reservation) error {
 // Renew starts the lease's time anew.
 func (l *Ledger) Renew(id string, now time.Duration) bool {
 	g := l.byID[id]
-	if g == nil || g.released {
+	if g == nil || g.state == quarantined {
 		return false
 	}
 	g.expires = now + l.options.Lease
@@ -156,20 +185,15 @@ func (l *Ledger) Release(id string) (epoch uint64, fenced bool) {
 	if g == nil {
 		return 0, true
 	}
-	if !g.attached {
-		l.remove(g)
-		return g.epoch, true
-	}
-	g.released = true
-	return g.epoch, false
+	does, _ := l.step(g, onRelease)
+	return g.epoch, does.has(doFree)
 }
 
 // Tick lets leases expire.
 func (l *Ledger) Tick(now time.Duration) {
 	for _, g := range slices.Clone(l.leases) {
-		if !g.attached && now >= g.expires {
-			l.remove(g)
-			l.events = append(l.events, Event{Kind: Expired, Direction: Receiving, ID: g.id})
+		if now >= g.expires {
+			l.step(g, onExpire) // One with a writer has no such move.
 		}
 	}
 }
@@ -184,12 +208,12 @@ func (l *Ledger) Events() []Event {
 // Counts counts the leases by state.
 func (l *Ledger) Counts() (c LeaseCounts) {
 	for _, g := range l.leases {
-		switch {
-		case g.released:
+		switch g.state {
+		case quarantined:
 			c.Quarantined++
-		case g.sealed:
+		case sealed:
 			c.Sealed++
-		case g.attached:
+		case writing:
 			c.Writing++
 		default:
 			c.Granted++
@@ -210,6 +234,7 @@ func (l *Ledger) find(epoch uint64) *lease {
 }
 
 func (l *Ledger) remove(g *lease) {
+	l.holders.drop(g)
 	l.leases = slices.DeleteFunc(l.leases, func(other *lease) bool { return other == g })
 	delete(l.byID, g.id)
 }
@@ -222,7 +247,7 @@ func (l *Ledger) open(o *opening, now time.Duration) (*grant, *Error) {
 		return nil, bad
 	}
 	g := l.byID[o.lease]
-	if g == nil || g.released || !g.attached && now >= g.expires {
+	if g == nil || g.state == quarantined || !g.attached() && now >= g.expires {
 		return nil, fault(NotFound, "lease %s is unknown, expired or released", show(o.lease))
 	}
 	token, bad := proof.token()
@@ -238,13 +263,12 @@ func (l *Ledger) open(o *opening, now time.Duration) (*grant, *Error) {
 		return nil, fault(InvalidMetadata, "window here [%d, %d), there [%d, %d)",
 			g.window.Begin, g.window.End, o.window.Begin, o.window.End)
 	}
-	if g.sealed {
+	if g.state == sealed {
 		return nil, fault(NotFound, "lease %s is delivered already", show(g.id))
 	}
-	if g.attached {
+	if _, ok := l.step(g, onOpen); !ok {
 		return nil, fault(Busy, "lease %s has a writer", show(g.id))
 	}
-	g.attached = true
 	l.line = append(l.line, g.epoch)
 	return &grant{
 		pass: pass{g.epoch, g.token}, id: g.id, window: g.window, layouts: g.layouts, from: g.from,
@@ -286,24 +310,29 @@ func (l *Ledger) seat(epoch uint64) bool {
 
 // settle takes a writer's outcome. A seal of a lease that was released meanwhile is refused.
 func (l *Ledger) settle(epoch uint64, o outcome, now time.Duration) *Error {
-	g := l.find(epoch)
-	if g == nil || g.released {
-		return fault(NotFound, "the lease was released")
-	}
-	event := Event{
-		Direction: Receiving, ID: g.id,
-		Bytes: o.bytes, Wire: o.wire, Elapsed: o.elapsed, Err: o.err,
-	}
+	g, on := l.find(epoch), onSeal
 	switch {
 	case o.err != nil:
-		event.Kind = Failed
-	case o.end == g.window.End:
-		event.Kind = Delivered
-		g.sealed = true
-		l.detach(g, now)
-	default:
+		on = onFail
+	case o.last:
+		on = onLastSeal
+	}
+	if g == nil || leaseTable[g.state][on].to == none {
+		return fault(NotFound, "the lease was released")
+	}
+	does, _ := l.step(g, on)
+	if does.has(doKeep) {
 		g.from = o.end
 		return nil
+	}
+	event := Event{
+		Kind: Failed, Direction: Receiving, ID: g.id,
+		Bytes: o.bytes, Wire: o.wire, Elapsed: o.elapsed, Err: o.err,
+	}
+	if does.has(doDeliver) {
+		event.Kind = Delivered
+		l.holders.drop(g) // From here on they may be read, and nobody may write them.
+		l.unseat(g, now)
 	}
 	l.events = append(l.events, event)
 	return nil
@@ -312,22 +341,22 @@ func (l *Ledger) settle(epoch uint64, o outcome, now time.Duration) *Error {
 // leave says that the writer is fenced: it cannot reach the pages any more.
 func (l *Ledger) leave(epoch uint64, now time.Duration) {
 	g := l.find(epoch)
-	if g == nil || !g.attached {
+	if g == nil {
 		return
 	}
-	l.detach(g, now)
-	if g.released {
-		l.remove(g)
-		l.events = append(l.events, Event{Kind: Fenced, Direction: Receiving, ID: g.id})
+	if g.attached() {
+		l.unseat(g, now)
 	}
+	l.step(g, onFenced)
 }
 
-func (l *Ledger) detach(g *lease, now time.Duration) {
+// unseat ends a writer's part, and starts the lease's time anew.
+func (l *Ledger) unseat(g *lease, now time.Duration) {
 	if g.seated {
 		l.writers--
 	}
 	l.line = slices.DeleteFunc(l.line, func(epoch uint64) bool { return epoch == g.epoch })
-	g.attached, g.seated = false, false
+	g.seated = false
 	g.expires = now + l.options.Lease
 }
 

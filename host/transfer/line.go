@@ -63,17 +63,21 @@ func (l *line) say(k kind, payload []byte, now time.Duration) {
 }
 
 // can says whether the table has a move from here.
-func (l *line) can(on input) bool { return l.table[l.state][on] != none }
+func (l *line) can(on input) bool { return l.table[l.state][on].to != none }
 
-// step moves. The move must exist.
-func (l *line) step(on input, now time.Duration) {
-	to := l.table[l.state][on]
-	if to == none {
+// does is what the move from here on an input does.
+func (l *line) does(on input) action { return l.table[l.state][on].does }
+
+// step moves, and says what there is to do. The move must exist.
+func (l *line) step(on input, now time.Duration) action {
+	row := l.table[l.state][on]
+	if row.to == none {
 		panic("transfer: no move from " + l.state.String() + " on " + on.String())
 	}
-	if to != l.state {
-		l.state, l.entered = to, now
+	if row.to != l.state {
+		l.state, l.entered = row.to, now
 	}
+	return row.does
 }
 
 // silence is when the peer has been silent for too long, beat when it must hear from us.

@@ -111,7 +111,7 @@ func (o *Outbound) sealBelow(end int, now time.Duration) {
 
 // GiveUp ends the transfer for the given reason and tells the receiver, if there is one yet.
 func (o *Outbound) GiveUp(why *Error, now time.Duration) {
-	if o.Over() || o.state == cancelling {
+	if !o.can(onGiveUp) {
 		return
 	}
 	if !o.begun {
@@ -224,31 +224,35 @@ func (o *Outbound) classify(f frame) (input, *Error) {
 	return onBad, fault(Malformed, "a frame (%v) from a receiver", f.kind)
 }
 
-// move makes a move of the table and what belongs to it. The first reason to fail is the one told.
+// move makes a move of the table and does what it says. The first reason to fail is the one told.
 func (o *Outbound) move(on input, why *Error, now time.Duration) {
-	from := o.state
-	o.step(on, now)
+	does := o.step(on, now)
 	if o.why == nil {
 		o.why = why
 	}
-	event := Event{Direction: Sending, ID: o.id, Bytes: o.crossed, Wire: o.wire}
 	switch {
-	case on == onCancel:
+	case does.has(doCancelled):
 		o.say(kindCancelled, nil, now)
-	case o.state == cancelling && from != cancelling:
+	case does.has(doCancel):
 		o.say(kindCancel, appendReason(nil, o.why), now)
 	case o.Over():
 		o.out = nil // Nobody waits for it, and a peer that is gone would only hold us up.
 	}
+	o.tell(does, now)
+}
+
+// tell keeps what a move has to tell the engine.
+func (o *Outbound) tell(does action, now time.Duration) {
+	event := Event{Direction: Sending, ID: o.id, Bytes: o.crossed, Wire: o.wire}
 	switch {
-	case on == onAccept && from == asking:
+	case does.has(doOpened):
 		event.Kind, event.From = Opened, o.from
-	case o.state == done:
+	case does.has(doDone):
 		event.Kind = Done
 		if o.placed {
 			event.Elapsed = now - o.first
 		}
-	case o.state == failed:
+	case does.has(doFail):
 		event.Kind, event.Err = Failed, o.why
 	default:
 		return

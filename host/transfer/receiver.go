@@ -198,6 +198,12 @@ func (c counter) open(o *opening, now time.Duration) (*grant, *Error) {
 	return g, bad
 }
 
+func (c counter) current(epoch uint64, model, from, end int) *Error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.current(epoch, model, from, end)
+}
+
 func (c counter) seat(epoch uint64) bool {
 	c.mu.Lock()
 	seated := c.ledger.seat(epoch)

@@ -1,8 +1,11 @@
 package transfer
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
-// state is where one end of a transfer stands. Sender and receiver have their own.
+// state is where one end of a transfer, or a lease, stands.
 type state uint8
 
 // The sender:
@@ -14,7 +17,12 @@ type state uint8
 //
 //	expecting ─open─► [queued ─room─►] writing ─last seal─► sealed ─► closed
 //	    └──── bad ──────┴─────────────────┴──► refused ─► closed
-//	                    └──── withdraw ────────► cancelling ─cancelled─► closed
+//	                    └──── release ─────────► cancelling ─cancelled─► closed
+//
+// The lease:
+//
+//	granted ◄─open / fenced─► writing ─last seal─► sealed ─release, expire─► gone
+//	                             └─release─► quarantined ─fenced─► gone
 const (
 	none state = iota // no such move
 
@@ -31,12 +39,16 @@ const (
 	refused   // a refusal is out; what still comes is thrown away
 	closed    // the connection is to be closed, or is
 
+	granted     // a lease without a writer
+	quarantined // released, with a writer that may still be in the middle of a page
+	gone        // the pages are the engine's again
+
 	states
 )
 
 func (s state) String() string {
 	return [...]string{"none", "asking", "writing", "sealing", "cancelling", "done", "failed",
-		"expecting", "queued", "sealed", "refused", "closed"}[s]
+		"expecting", "queued", "sealed", "refused", "closed", "granted", "quarantined", "gone"}[s]
 }
 
 // input is what moves an end: a frame that was judged, or something that happened here.
@@ -64,6 +76,9 @@ const (
 	onRelease // the lease was released or its pages failed
 	onTimeout // nothing heard for the timeout, or the state's own time is over
 	onClosed  // the connection ended
+	onFail    // the lease's writer failed
+	onFenced  // the lease's writer cannot reach the pages any more
+	onExpire  // nobody wrote or renewed the lease for its whole time
 
 	inputs
 )
@@ -71,126 +86,78 @@ const (
 func (i input) String() string {
 	return [...]string{"open", "accept", "data", "seal", "last seal", "ack", "last ack", "refuse",
 		"cancel", "cancelled", "beat", "bad", "room", "full", "finish", "give up", "release",
-		"timeout", "connection ended"}[i]
+		"timeout", "connection ended", "failed", "fenced", "expire"}[i]
 }
 
-// move is one line of a transition table. Does says what the end does besides, for the document.
+// action is what a move does besides changing the state. A move may have several; they are done in
+// the order of their bits. Those of the first group are tried before the move, and one that fails
+// makes the input `bad`, or `full` where it is the seat that is missing.
+type action uint32
+
+const (
+	doAttach  action = 1 << iota // become the writer of the lease that the opening frame names
+	doSeat                       // take one of the seats
+	doWrite                      // put keys and values into the pages that are due
+	doKeep                       // check all below the seal, and let another writer resume there
+	doDeliver                    // check that nothing is missing, and tell the engine
+
+	doAccept    // say accept, with the position to start from
+	doAck       // say ack
+	doRefuse    // say refuse, with the reason
+	doCancel    // say cancel, with the reason
+	doCancelled // say cancelled
+
+	doOpened // tell the engine: opened
+	doDone   // tell the engine: done
+	doFail   // tell the engine, or the lease, why it failed
+	doFence  // tell the lease that its writer cannot reach the pages any more
+	doFree   // the pages are the engine's; it knows, for it released them, or is told
+	doHangUp // close the connection
+	doExpire // tell the engine: expired
+	doFenced // tell the engine: fenced
+)
+
+// actionWords are the actions as PROTOCOL.md says them, in the order of their bits.
+var actionWords = [...]string{"attaches the writer", "seats it", "writes the slots",
+	"keeps where to resume", "delivers", "says accept", "says ack", "says refuse", "says cancel",
+	"says cancelled", "tells opened", "tells done", "tells failed", "fences the writer",
+	"frees the pages", "hangs up", "tells expired", "tells fenced"}
+
+func (a action) has(one action) bool { return a&one != 0 }
+
+func (a action) String() string {
+	var words []string
+	for i, word := range actionWords {
+		if a.has(1 << i) {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// move is one line of a transition table. The note is for the document.
 type move struct {
 	from state
 	on   input
 	to   state
-	does string
+	does action
+	note string
 }
 
-// senderMoves is all that a sender does. Whatever is missing breaks the protocol: a frame is then
-// treated as bad, anything else is a broken invariant of ours.
-var senderMoves = []move{
-	{asking, onAccept, writing, "tells the engine from where to send"},
-	{asking, onRefuse, failed, "nothing was sent but the opening frame"},
-	{asking, onBeat, asking, "waits for room at the receiver"},
-	{asking, onCancel, failed, "answers cancelled"},
-	{asking, onGiveUp, cancelling, "sends cancel"},
-	{asking, onBad, failed, "closes"},
-	{asking, onTimeout, failed, "closes"},
-	{asking, onClosed, failed, ""},
-
-	{writing, onAck, writing, "a chunk is safe"},
-	{writing, onBeat, writing, ""},
-	{writing, onFinish, sealing, "sends the last seal"},
-	{writing, onRefuse, failed, "closes"},
-	{writing, onCancel, failed, "answers cancelled"},
-	{writing, onGiveUp, cancelling, "sends cancel"},
-	{writing, onBad, failed, "closes"},
-	{writing, onTimeout, failed, "closes"},
-	{writing, onClosed, failed, ""},
-
-	{sealing, onAck, sealing, "a chunk is safe"},
-	{sealing, onLastAck, done, "delivered; closes"},
-	{sealing, onBeat, sealing, ""},
-	{sealing, onRefuse, failed, "closes"},
-	{sealing, onCancel, failed, "answers cancelled"},
-	{sealing, onGiveUp, cancelling, "sends cancel"},
-	{sealing, onBad, failed, "closes"},
-	{sealing, onTimeout, failed, "closes"},
-	{sealing, onClosed, failed, ""},
-
-	{cancelling, onAccept, cancelling, "crossed the cancel"},
-	{cancelling, onAck, cancelling, "crossed the cancel"},
-	{cancelling, onLastAck, cancelling, "crossed the cancel: delivered, but not wanted"},
-	{cancelling, onBeat, cancelling, ""},
-	{cancelling, onGiveUp, cancelling, ""},
-	{cancelling, onCancelled, failed, "closes"},
-	{cancelling, onCancel, failed, "both gave up; closes"},
-	{cancelling, onRefuse, failed, "closes"},
-	{cancelling, onBad, failed, "closes"},
-	{cancelling, onTimeout, failed, "closes"},
-	{cancelling, onClosed, failed, ""},
+// moves is a table as the machines read it.
+type moves [states][inputs]struct {
+	to   state // none: there is no such move
+	does action
 }
-
-// receiverMoves is all that the receiver's end of a connection does.
-var receiverMoves = []move{
-	{expecting, onOpen, writing, "sends accept"},
-	{expecting, onFull, queued, ""},
-	{expecting, onBad, refused, "sends refuse; the lease, if there is one, is untouched"},
-	{expecting, onTimeout, closed, "a slow opener"},
-	{expecting, onClosed, closed, ""},
-
-	{queued, onRoom, writing, "sends accept"},
-	{queued, onBeat, queued, ""},
-	{queued, onCancel, closed, "answers cancelled"},
-	{queued, onRelease, cancelling, "sends cancel"},
-	{queued, onBad, refused, "sends refuse"},
-	{queued, onTimeout, refused, "sends refuse"},
-	{queued, onClosed, closed, ""},
-
-	{writing, onData, writing, "writes the slots"},
-	{writing, onSeal, writing, "sends ack"},
-	{writing, onLastSeal, sealed, "sends ack; delivered"},
-	{writing, onBeat, writing, ""},
-	{writing, onCancel, closed, "answers cancelled"},
-	{writing, onRelease, cancelling, "sends cancel"},
-	{writing, onBad, refused, "sends refuse"},
-	{writing, onTimeout, refused, "sends refuse"},
-	{writing, onClosed, closed, ""},
-
-	{sealed, onBeat, sealed, ""},
-	{sealed, onCancel, closed, "answers cancelled; the delivery stands"},
-	{sealed, onRelease, sealed, "the writer is fenced already"},
-	{sealed, onBad, closed, ""},
-	{sealed, onTimeout, closed, ""},
-	{sealed, onClosed, closed, ""},
-
-	{refused, onRelease, refused, ""},
-	{refused, onTimeout, closed, ""},
-	{refused, onClosed, closed, ""},
-
-	{cancelling, onData, cancelling, "throws it away"},
-	{cancelling, onSeal, cancelling, "throws it away"},
-	{cancelling, onLastSeal, cancelling, "throws it away"},
-	{cancelling, onBeat, cancelling, ""},
-	{cancelling, onRelease, cancelling, ""},
-	{cancelling, onCancelled, closed, ""},
-	{cancelling, onCancel, closed, "both gave up"},
-	{cancelling, onBad, closed, ""},
-	{cancelling, onTimeout, closed, ""},
-	{cancelling, onClosed, closed, ""},
-}
-
-// moves is a table as the machines read it: the next state, or none.
-type moves [states][inputs]state
-
-var (
-	senderTable   = index(senderMoves)
-	receiverTable = index(receiverMoves)
-)
 
 func index(list []move) *moves {
 	var m moves
 	for _, line := range list {
-		if m[line.from][line.on] != none {
+		at := &m[line.from][line.on]
+		if at.to != none {
 			panic(fmt.Sprintf("transfer: two moves from %v on %v", line.from, line.on))
 		}
-		m[line.from][line.on] = line.to
+		at.to, at.does = line.to, line.does
 	}
 	return &m
 }
