@@ -734,6 +734,246 @@ func quantHalfx3AVX2(t *quantTile)
 //go:noescape
 func quantHalfx4AVX2(t *quantTile)
 
+// quantRowsQ8_0x1AVX512 computes 1 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x1AVX512(t *quantTile)
+
+// quantRowsQ8_0x2AVX512 computes 2 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x2AVX512(t *quantTile)
+
+// quantRowsQ8_0x3AVX512 computes 3 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x3AVX512(t *quantTile)
+
+// quantRowsQ8_0x4AVX512 computes 4 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x4AVX512(t *quantTile)
+
+// quantRowsQ8_0x6AVX512 computes 6 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x6AVX512(t *quantTile)
+
+// quantRowsQ8_0x8AVX512 computes 8 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x8AVX512(t *quantTile)
+
+// quantRowsQ4_0x1AVX512 computes 1 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x1AVX512(t *quantTile)
+
+// quantRowsQ4_0x2AVX512 computes 2 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x2AVX512(t *quantTile)
+
+// quantRowsQ4_0x3AVX512 computes 3 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x3AVX512(t *quantTile)
+
+// quantRowsQ4_0x4AVX512 computes 4 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x4AVX512(t *quantTile)
+
+// quantRowsQ4_0x6AVX512 computes 6 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x6AVX512(t *quantTile)
+
+// quantRowsQ4_0x8AVX512 computes 8 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x8AVX512(t *quantTile)
+
+// quantRowsQ4_1x1AVX512 computes 1 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x1AVX512(t *quantTile)
+
+// quantRowsQ4_1x2AVX512 computes 2 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x2AVX512(t *quantTile)
+
+// quantRowsQ4_1x3AVX512 computes 3 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x3AVX512(t *quantTile)
+
+// quantRowsQ4_1x4AVX512 computes 4 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x4AVX512(t *quantTile)
+
+// quantRowsQ4_1x6AVX512 computes 6 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x6AVX512(t *quantTile)
+
+// quantRowsQ4_1x8AVX512 computes 8 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x8AVX512(t *quantTile)
+
+// quantRowsQ5_0x1AVX512 computes 1 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x1AVX512(t *quantTile)
+
+// quantRowsQ5_0x2AVX512 computes 2 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x2AVX512(t *quantTile)
+
+// quantRowsQ5_0x3AVX512 computes 3 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x3AVX512(t *quantTile)
+
+// quantRowsQ5_0x4AVX512 computes 4 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x4AVX512(t *quantTile)
+
+// quantRowsQ5_0x6AVX512 computes 6 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x6AVX512(t *quantTile)
+
+// quantRowsQ5_0x8AVX512 computes 8 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x8AVX512(t *quantTile)
+
+// quantRowsQ5_1x1AVX512 computes 1 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x1AVX512(t *quantTile)
+
+// quantRowsQ5_1x2AVX512 computes 2 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x2AVX512(t *quantTile)
+
+// quantRowsQ5_1x3AVX512 computes 3 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x3AVX512(t *quantTile)
+
+// quantRowsQ5_1x4AVX512 computes 4 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x4AVX512(t *quantTile)
+
+// quantRowsQ5_1x6AVX512 computes 6 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x6AVX512(t *quantTile)
+
+// quantRowsQ5_1x8AVX512 computes 8 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x8AVX512(t *quantTile)
+
+// quantRowsQ4_Kx1AVX512 computes 1 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx1AVX512(t *quantTile)
+
+// quantRowsQ4_Kx2AVX512 computes 2 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx2AVX512(t *quantTile)
+
+// quantRowsQ4_Kx3AVX512 computes 3 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx3AVX512(t *quantTile)
+
+// quantRowsQ4_Kx4AVX512 computes 4 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx4AVX512(t *quantTile)
+
+// quantRowsQ4_Kx6AVX512 computes 6 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx6AVX512(t *quantTile)
+
+// quantRowsQ4_Kx8AVX512 computes 8 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx8AVX512(t *quantTile)
+
+// quantRowsQ5_Kx1AVX512 computes 1 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx1AVX512(t *quantTile)
+
+// quantRowsQ5_Kx2AVX512 computes 2 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx2AVX512(t *quantTile)
+
+// quantRowsQ5_Kx3AVX512 computes 3 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx3AVX512(t *quantTile)
+
+// quantRowsQ5_Kx4AVX512 computes 4 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx4AVX512(t *quantTile)
+
+// quantRowsQ5_Kx6AVX512 computes 6 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx6AVX512(t *quantTile)
+
+// quantRowsQ5_Kx8AVX512 computes 8 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx8AVX512(t *quantTile)
+
+// quantRowsQ6_Kx1AVX512 computes 1 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx1AVX512(t *quantTile)
+
+// quantRowsQ6_Kx2AVX512 computes 2 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx2AVX512(t *quantTile)
+
+// quantRowsQ6_Kx3AVX512 computes 3 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx3AVX512(t *quantTile)
+
+// quantRowsQ6_Kx4AVX512 computes 4 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx4AVX512(t *quantTile)
+
+// quantRowsQ6_Kx6AVX512 computes 6 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx6AVX512(t *quantTile)
+
+// quantRowsQ6_Kx8AVX512 computes 8 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx8AVX512(t *quantTile)
+
 // quantiseAVX2 is quantiseRow.
 //
 //go:noescape
@@ -979,4 +1219,72 @@ var unpackAVX512 = [gpu.DTypes]func(*unpackCall){
 	gpu.Q4_K: unpackQ4_KAVX512,
 	gpu.Q5_K: unpackQ5_KAVX512,
 	gpu.Q6_K: unpackQ6_KAVX512,
+}
+
+// quantRowsAVX512 are kernels by type and rows.
+var quantRowsAVX512 = [gpu.DTypes][maxQuantRows + 1]func(*quantTile){
+	gpu.Q8_0: {
+		1: quantRowsQ8_0x1AVX512,
+		2: quantRowsQ8_0x2AVX512,
+		3: quantRowsQ8_0x3AVX512,
+		4: quantRowsQ8_0x4AVX512,
+		6: quantRowsQ8_0x6AVX512,
+		8: quantRowsQ8_0x8AVX512,
+	},
+	gpu.Q4_0: {
+		1: quantRowsQ4_0x1AVX512,
+		2: quantRowsQ4_0x2AVX512,
+		3: quantRowsQ4_0x3AVX512,
+		4: quantRowsQ4_0x4AVX512,
+		6: quantRowsQ4_0x6AVX512,
+		8: quantRowsQ4_0x8AVX512,
+	},
+	gpu.Q4_1: {
+		1: quantRowsQ4_1x1AVX512,
+		2: quantRowsQ4_1x2AVX512,
+		3: quantRowsQ4_1x3AVX512,
+		4: quantRowsQ4_1x4AVX512,
+		6: quantRowsQ4_1x6AVX512,
+		8: quantRowsQ4_1x8AVX512,
+	},
+	gpu.Q5_0: {
+		1: quantRowsQ5_0x1AVX512,
+		2: quantRowsQ5_0x2AVX512,
+		3: quantRowsQ5_0x3AVX512,
+		4: quantRowsQ5_0x4AVX512,
+		6: quantRowsQ5_0x6AVX512,
+		8: quantRowsQ5_0x8AVX512,
+	},
+	gpu.Q5_1: {
+		1: quantRowsQ5_1x1AVX512,
+		2: quantRowsQ5_1x2AVX512,
+		3: quantRowsQ5_1x3AVX512,
+		4: quantRowsQ5_1x4AVX512,
+		6: quantRowsQ5_1x6AVX512,
+		8: quantRowsQ5_1x8AVX512,
+	},
+	gpu.Q4_K: {
+		1: quantRowsQ4_Kx1AVX512,
+		2: quantRowsQ4_Kx2AVX512,
+		3: quantRowsQ4_Kx3AVX512,
+		4: quantRowsQ4_Kx4AVX512,
+		6: quantRowsQ4_Kx6AVX512,
+		8: quantRowsQ4_Kx8AVX512,
+	},
+	gpu.Q5_K: {
+		1: quantRowsQ5_Kx1AVX512,
+		2: quantRowsQ5_Kx2AVX512,
+		3: quantRowsQ5_Kx3AVX512,
+		4: quantRowsQ5_Kx4AVX512,
+		6: quantRowsQ5_Kx6AVX512,
+		8: quantRowsQ5_Kx8AVX512,
+	},
+	gpu.Q6_K: {
+		1: quantRowsQ6_Kx1AVX512,
+		2: quantRowsQ6_Kx2AVX512,
+		3: quantRowsQ6_Kx3AVX512,
+		4: quantRowsQ6_Kx4AVX512,
+		6: quantRowsQ6_Kx6AVX512,
+		8: quantRowsQ6_Kx8AVX512,
+	},
 }

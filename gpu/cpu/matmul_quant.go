@@ -91,6 +91,12 @@ func (j *quantMatmulJob) do(worker, task int) {
 	s := j.d.scratch[worker]
 	defer s.forget()
 	t := j.area(task)
+	if j.integers && t.lastRow-t.firstRow <= fewRows && j.d.micro.quant.rows[j.w.dtype][1] != nil {
+		for panel := t.firstPanel; panel < t.lastPanel; panel++ {
+			j.panel(s, panel, t)
+		}
+		return
+	}
 	for panel := t.firstPanel; panel < t.lastPanel; panel += pairPanels {
 		for block := 0; block < j.w.cols/quantBlock; block += chunkBlocks {
 			c := quantChunk{j: j, s: s, panel: panel, block: block}
@@ -100,6 +106,34 @@ func (j *quantMatmulJob) do(worker, task int) {
 				row += c.tile(row, t.lastRow-row)
 			}
 		}
+	}
+}
+
+// fewRows is up to how many rows a panel is best read as it is packed.
+const fewRows = 16
+
+// panel computes all rows of a task by one panel, as it is packed.
+func (j *quantMatmulJob) panel(s *scratch, panel int, t area) {
+	in, cols, call := &j.d.inputs, j.w.cols, &s.tile
+	kernels, blocks := &j.d.micro.quant.rows[j.w.dtype], cols/quantBlock
+	to := j.columns(panel, 1)
+	for row := t.firstRow; row < t.lastRow; {
+		rows := min(t.lastRow-row, maxQuantRows)
+		for kernels[rows] == nil {
+			rows--
+		}
+		e := ends{j: j, q: s.quant, row: row, rows: rows, to: to, width: panelRows}
+		e.open()
+		*call = quantTile{
+			blocks: blocks, a: unsafe.Pointer(&in.q[row*cols]), lda: uintptr(cols),
+			meta: unsafe.Pointer(&in.meta[row*blocks]),
+			ldm:  uintptr(blocks) * unsafe.Sizeof(in.meta[0]),
+			q:    j.w.panel(panel), s: unsafe.Add(j.w.panel(panel), j.w.scalesAt(0)),
+			c: e.c, ldc: e.ldc, init: e.init, ldi: e.ldi,
+		}
+		kernels[rows](call)
+		e.close()
+		row += rows
 	}
 }
 
@@ -149,59 +183,77 @@ func (c *quantChunk) bytes(p int) unsafe.Pointer {
 
 // tile adds the chunk to a tile of at most so many rows and returns how many it took.
 func (c *quantChunk) tile(row, most int) int {
-	j, q := c.j, c.s.quant
-	rows := min(most, j.d.micro.quant.tall)
+	j, tall := c.j, c.j.d.micro.quant.tall
 	if !j.integers {
-		rows = min(most, j.d.micro.tall)
+		tall = j.d.micro.tall
 	}
-	to := j.columns(c.panel, pairPanels)
-	at := outputs{c: address(j.dst, row*j.outputs+to.first), ldc: uintptr(j.outputs) * 4}
-	part := to.last-to.first < pairPanels*panelRows
-	switch {
-	case part:
-		rows := area{firstRow: row, lastRow: row + rows}
-		if c.block == 0 {
-			j.start(q.flat(), pairPanels*panelRows, to, rows)
-		} else {
-			j.part(to, rows, func(row, out []float32) { copy(out, row) }, q)
-		}
-		at.c, at.ldc = unsafe.Pointer(&q.out), pairPanels*panelRows*4
-		at.init, at.ldi = at.c, at.ldc
-	case c.block > 0 || j.accumulate:
-		at.init, at.ldi = at.c, at.ldc
-	case j.bias != nil:
-		at.init = address(j.bias, to.first)
-	default:
-		at.init = unsafe.Pointer(&j.d.zeros)
-	}
-	c.compute(row, rows, at)
-	if part {
-		j.part(to, area{firstRow: row, lastRow: row + rows},
-			func(row, out []float32) { copy(row, out) }, q)
-	}
-	return rows
+	e := ends{j: j, q: c.s.quant, row: row, rows: min(most, tall), more: c.block > 0,
+		to: j.columns(c.panel, pairPanels), width: pairPanels * panelRows}
+	e.open()
+	c.compute(row, e.rows, &e)
+	e.close()
+	return e.rows
 }
 
-// outputs is where a tile's chains end and start.
-type outputs struct {
+// ends is where the chains of a tile end and start: in dst, or in scratch where the columns are
+// fewer than kernels compute.
+type ends struct {
+	j         *quantMatmulJob
+	q         *quantScratch
+	row, rows int
+	to        span
+	width     int  // columns that kernels compute
+	more      bool // the chains go on from what an earlier chunk left
+
 	c, init  unsafe.Pointer
 	ldc, ldi uintptr
 }
 
-// flat is out as one slice.
-func (q *quantScratch) flat() []float32 {
-	return unsafe.Slice(&q.out[0][0], tileRows*pairPanels*panelRows)
-}
-
-// part moves columns of dst that do not fill a pair of panels from or to scratch.
-func (j *quantMatmulJob) part(to span, rows area, move func(row, out []float32), q *quantScratch) {
-	for r := rows.firstRow; r < rows.lastRow; r++ {
-		move(j.dst[r*j.outputs+to.first:r*j.outputs+to.last], q.out[r-rows.firstRow][:])
+// open finds the addresses.
+func (e *ends) open() {
+	j := e.j
+	e.c, e.ldc = address(j.dst, e.row*j.outputs+e.to.first), uintptr(j.outputs)*4
+	switch {
+	case e.partial():
+		out := unsafe.Slice(&e.q.out[0][0], len(e.q.out)*len(e.q.out[0]))
+		if !e.more {
+			j.start(out, len(e.q.out[0]), e.to, area{firstRow: e.row, lastRow: e.row + e.rows})
+		} else {
+			for r := range e.rows {
+				copy(e.q.out[r][:], e.dst(r))
+			}
+		}
+		e.c, e.ldc = unsafe.Pointer(&e.q.out), unsafe.Sizeof(e.q.out[0])
+		e.init, e.ldi = e.c, e.ldc
+	case e.more || j.accumulate:
+		e.init, e.ldi = e.c, e.ldc
+	case j.bias != nil:
+		e.init = address(j.bias, e.to.first)
+	default:
+		e.init = unsafe.Pointer(&j.d.zeros)
 	}
 }
 
+// close brings the outputs home.
+func (e *ends) close() {
+	if !e.partial() {
+		return
+	}
+	for r := range e.rows {
+		copy(e.dst(r), e.q.out[r][:])
+	}
+}
+
+func (e *ends) partial() bool { return e.to.last-e.to.first < e.width }
+
+// dst is the columns of row r of the tile.
+func (e *ends) dst(r int) []float32 {
+	at := (e.row + r) * e.j.outputs
+	return e.j.dst[at+e.to.first : at+e.to.last]
+}
+
 // compute calls the kernels.
-func (c *quantChunk) compute(row, rows int, to outputs) {
+func (c *quantChunk) compute(row, rows int, to *ends) {
 	j, q, cols := c.j, c.s.quant, c.j.w.cols
 	if j.integers {
 		in, blocks := &j.d.inputs, cols/quantBlock

@@ -1,6 +1,6 @@
 package cpu
 
-//go:generate go run asm/gen.go asm/rows.go asm/tiles512.go asm/quant.go asm/quanttiles.go asm/quantise.go
+//go:generate go run asm/gen.go asm/rows.go asm/tiles512.go asm/quant.go asm/quanttiles.go asm/quantrows.go asm/quantise.go
 
 import (
 	"unsafe"
@@ -73,7 +73,7 @@ func avx512Micro() *micro {
 	m.tiles.complete(m.tall)
 	m.pairs.complete(m.tall)
 	m.quant = quantMicro{tall: quantRows, tiles: quantAVX512, unpack: unpackAVX512,
-		quantise: quantiseAVX2,
+		quantise: quantiseAVX2, rows: quantRowsAVX512,
 		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX512,
 			floatsWholeAVX512, floatsLeastAVX512, floatsHalfAVX512}}
 	m.wide = [...]tileKernel{wideF32AVX512, wideF16AVX512, wideBF16AVX512}

@@ -64,7 +64,13 @@ type quantMicro struct {
 	unpack   [gpu.DTypes]func(*unpackCall)
 	floats   [quantKinds]func(to *[superLength][panelRows]float32, c *floatCall)
 	quantise func(*quantiseCall)
+	// rows compute a few rows by one panel as it is packed, from end to end: nil where there are
+	// none. q and s of the call are the panel's own.
+	rows [gpu.DTypes][maxQuantRows + 1]func(*quantTile)
 }
+
+// maxQuantRows is the most rows of the kernels that read packed panels.
+const maxQuantRows = 8
 
 // quantRows is the most rows of any quantTile kernel.
 const quantRows = 6

@@ -81,6 +81,11 @@ func (g *generator) quant() {
 			g.quantTile256(kind, rows)
 		}
 	}
+	for i := range formats {
+		for _, rows := range quantHeights512 {
+			g.quantRows(i, rows)
+		}
+	}
 	g.quantise()
 }
 
@@ -269,4 +274,14 @@ func (g *generator) quantTables(to *strings.Builder) {
 		}
 		fmt.Fprintf(to, "}\n")
 	}
+	fmt.Fprintf(to, "\n// quantRowsAVX512 are kernels by type and rows.\n")
+	fmt.Fprintf(to, "var quantRowsAVX512 = [gpu.DTypes][maxQuantRows + 1]func(*quantTile){\n")
+	for _, f := range formats {
+		fmt.Fprintf(to, "gpu.%s: {\n", f.name)
+		for _, rows := range quantHeights512 {
+			fmt.Fprintf(to, "%d: quantRows%sx%dAVX512,\n", rows, f.name, rows)
+		}
+		fmt.Fprintf(to, "},\n")
+	}
+	fmt.Fprintf(to, "}\n")
 }

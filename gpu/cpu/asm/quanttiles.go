@@ -112,12 +112,12 @@ func (g *generator) quantNext(name string, rows, halves int) {
 }
 
 func quantAddress(r, offset int) string {
-	return fmt.Sprintf("%d(%s)%s", offset, []string{"SI", "R9"}[r/3],
+	return fmt.Sprintf("%d(%s)%s", offset, []string{"SI", "R9", "R11"}[r/3],
 		[3]string{"", "(R8*1)", "(R8*2)"}[r%3])
 }
 
 func metaAddress(r, offset int) string {
-	return fmt.Sprintf("%d(%s)%s", offset, []string{"R13", "R15"}[r/3],
+	return fmt.Sprintf("%d(%s)%s", offset, []string{"R13", "R15", "R12"}[r/3],
 		[3]string{"", "(DX*1)", "(DX*2)"}[r%3])
 }
 

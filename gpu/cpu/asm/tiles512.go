@@ -118,6 +118,10 @@ func (g *generator) load512(dtype, address string, register int) {
 	}
 }
 
+// aheadWide is how many bytes of each panel the kernels below ask for in advance: the processor's
+// own prefetching stops at the end of every page of 4 KB.
+const aheadWide = 2048
+
 // wide512 writes the kernel of one row × four panels.
 func (g *generator) wide512(dtype string) {
 	name := fmt.Sprintf("wide%sAVX512", dtype)
@@ -135,7 +139,13 @@ func (g *generator) wide512(dtype string) {
 	g.p("LEAQ (R12)(R12*2), BX")
 	g.p("ADDQ DI, BX")
 	g.loopBy(name, unroll, func(steps int) {
+		size := map[string]int{"F32": 64, "F16": 32, "BF16": 32}[dtype]
 		for u := range steps {
+			if u*size%64 == 0 && steps > 1 {
+				for _, b := range []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"} {
+					g.p("PREFETCHT0 %d%s", aheadWide, b)
+				}
+			}
 			g.p("VBROADCASTSS %d(SI), Z28", 4*u)
 			for i, b := range []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"} {
 				g.load512(dtype, b, 30)
