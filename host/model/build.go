@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/kvrelay/engine/gpu"
-	"github.com/kvrelay/engine/host/model/safetensors"
 )
 
 // weights are a model's parameters on its device. Models that share them take turns.
@@ -52,7 +51,7 @@ type linear struct {
 // builder copies weights to a device. The first error stays.
 type builder struct {
 	device      gpu.Device
-	files       *safetensors.Weights
+	files       checkpoint
 	options     Options
 	hash        hash.Hash
 	taken       map[string]bool
@@ -62,7 +61,7 @@ type builder struct {
 
 // build packs what the blueprint names. It checks every tensor's shape before it copies it.
 func build(
-	device gpu.Device, b *blueprint, files *safetensors.Weights, o Options,
+	device gpu.Device, b *blueprint, files checkpoint, o Options,
 ) (*weights, error) {
 	l := &builder{device: device, files: files, options: o, hash: sha256.New(),
 		taken: map[string]bool{}}
@@ -121,11 +120,11 @@ func (l *builder) measure(b *blueprint) error {
 		if !ok {
 			return // take says so when it comes to it
 		}
-		l.total += int64(len(t.Data))
+		l.total += int64(len(t.data))
 		elements, width := int64(shape[0]), gpu.F32.Bytes()
 		if len(shape) == 2 {
 			elements *= int64(shape[1])
-			if width = t.DType.Bytes(); l.options.DType != nil {
+			if width = t.dtype.Bytes(); l.options.DType != nil {
 				width = l.options.DType.Bytes()
 			}
 		}
@@ -161,24 +160,19 @@ func (l *builder) take(name string, shape ...int) (gpu.DType, []byte) {
 		l.err = fmt.Errorf("tensor %q is missing", name)
 		return 0, nil
 	}
-	if !slices.Equal(t.Shape, shape) {
+	if !slices.Equal(t.shape, shape) {
 		l.err = fmt.Errorf("tensor %q has shape %v, the configuration makes it %v",
-			name, t.Shape, shape)
+			name, t.shape, shape)
+		return 0, nil
+	}
+	if !t.usable {
+		l.err = fmt.Errorf("tensor %q is %s; weights may be F32, F16 or BF16", name, t.format)
 		return 0, nil
 	}
 	hashTensor(l.hash, t)
 	l.taken[name] = true
-	l.done += int64(len(t.Data))
-	switch t.DType {
-	case safetensors.F32:
-		return gpu.F32, t.Data
-	case safetensors.F16:
-		return gpu.F16, t.Data
-	case safetensors.BF16:
-		return gpu.BF16, t.Data
-	}
-	l.err = fmt.Errorf("tensor %q is %s; weights may be F32, F16 or BF16", t.Name, t.DType)
-	return 0, nil
+	l.done += int64(len(t.data))
+	return t.dtype, t.data
 }
 
 // report tells how far the copying is.

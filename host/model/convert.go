@@ -13,13 +13,13 @@ import (
 func widen(dtype gpu.DType, data []byte) []float32 {
 	out := make([]float32, len(data)/dtype.Bytes())
 	for i := range out {
-		out[i] = stored(dtype, data, i)
+		out[i] = valueAt(dtype, data, i)
 	}
 	return out
 }
 
-// stored is the value of number i.
-func stored(dtype gpu.DType, data []byte, i int) float32 {
+// valueAt is the value of number i.
+func valueAt(dtype gpu.DType, data []byte, i int) float32 {
 	switch dtype {
 	case gpu.F16:
 		return widenHalf(binary.LittleEndian.Uint16(data[2*i:]))
@@ -38,7 +38,7 @@ func convert(t *gpu.Tensor, to gpu.DType) error {
 	n := t.Rows * t.Cols
 	data := make([]byte, n*to.Bytes())
 	for i := range n {
-		x := stored(t.DType, t.Data, i)
+		x := valueAt(t.DType, t.Data, i)
 		if to == gpu.F32 {
 			binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(x))
 			continue

@@ -35,7 +35,7 @@ func (s *settings) plain(v variant) *blueprint {
 	c.Rope = words
 	b := &blueprint{Config: c, embedding: "model.embed_tokens.weight", embedScale: 1}
 	norm := normBlueprint{name: "model.norm.weight", dim: c.Hidden,
-		eps: float32(s.positive("rms_norm_eps", v.eps)), offset: v.normOffset}
+		eps: float32(s.positive("rms_norm_eps", v.eps)), offset: s.normOffset(v.normOffset)}
 	b.finalNorm = norm
 	like := layerBlueprint{rope: rope, activation: v.gate(s),
 		scale: inverseRoot(float64(c.HeadDim))}
@@ -60,6 +60,13 @@ func (s *settings) plain(v variant) *blueprint {
 		b.head = linearBlueprint{cols: c.Hidden, parts: []part{{"lm_head", c.Vocabulary}}}
 	}
 	return b
+}
+
+// normOffset reads rms_norm_offset, which is added to the weights of norms. Only GGUF files have it,
+// whose norms of the Gemma families hold the sum already.
+func (s *settings) normOffset(fallback float32) float32 {
+	s.get("rms_norm_offset", &fallback)
+	return fallback
 }
 
 // gate reads the activation.

@@ -13,6 +13,7 @@ import (
 	"os"
 
 	"github.com/kvrelay/engine/gpu"
+	"github.com/kvrelay/engine/host/model/gguf"
 	"github.com/kvrelay/engine/host/model/safetensors"
 )
 
@@ -62,20 +63,53 @@ type Model struct {
 // model.safetensors or the shards that model.safetensors.index.json names. Weight files are
 // memory-mapped while they are packed. Whatever the configuration asks for and this package does
 // not compute is refused, with the key named.
-func Load(device gpu.Device, folder string, o Options) (*Model, error) {
-	m, err := load(device, os.DirFS(folder), o, func() (*safetensors.Weights, error) {
-		return safetensors.Open(folder)
-	})
+//
+// A path that ends in .gguf is a GGUF file and gives the same model as the folder that it was made
+// from, as far as its weights are the same.
+func Load(device gpu.Device, path string, o Options) (*Model, error) {
+	read := loadFolder
+	if IsGGUF(path) {
+		read = loadGGUF
+	}
+	m, err := read(device, path, o)
 	if err != nil {
-		return nil, fmt.Errorf("load model %s: %w", folder, err)
+		return nil, fmt.Errorf("load model %s: %w", path, err)
 	}
 	return m, nil
 }
 
+func loadFolder(device gpu.Device, folder string, o Options) (*Model, error) {
+	return load(device, os.DirFS(folder), o, func() (checkpoint, error) {
+		w, err := safetensors.Open(folder)
+		return safeWeights{w}, err
+	})
+}
+
+func loadGGUF(device gpu.Device, path string, o Options) (*Model, error) {
+	f, err := gguf.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	files, err := f.Settings()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	w, err := f.Weights()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	m, err := load(device, files, o, func() (checkpoint, error) { return ggufWeights{w}, nil })
+	if err != nil {
+		err = errors.Join(err, f.Close())
+	}
+	return m, err
+}
+
 // LoadFS is Load from a file system, such as an embedded one; weights are read, not mapped.
 func LoadFS(device gpu.Device, files fs.FS, o Options) (*Model, error) {
-	m, err := load(device, files, o, func() (*safetensors.Weights, error) {
-		return safetensors.OpenFS(files)
+	m, err := load(device, files, o, func() (checkpoint, error) {
+		w, err := safetensors.OpenFS(files)
+		return safeWeights{w}, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load model: %w", err)
@@ -84,7 +118,7 @@ func LoadFS(device gpu.Device, files fs.FS, o Options) (*Model, error) {
 }
 
 func load(
-	device gpu.Device, files fs.FS, o Options, open func() (*safetensors.Weights, error),
+	device gpu.Device, files fs.FS, o Options, open func() (checkpoint, error),
 ) (*Model, error) {
 	if o.MaxRows < 0 || o.MaxRows > maxRows {
 		return nil, fmt.Errorf("%d rows a batch; 1 to %d are possible", o.MaxRows, maxRows)

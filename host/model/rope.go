@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
@@ -92,7 +93,8 @@ func (s *settings) rotationObject(r rotation) (key string, in *settings) {
 	return "", nothing
 }
 
-// numbers lists the keys of a scaling and their values, alike however a file writes them.
+// numbers lists the keys of a scaling and their values, alike however a file writes them; of a list
+// its checksum.
 func (s *settings) numbers() string {
 	var words strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
@@ -105,6 +107,8 @@ func (s *settings) numbers() string {
 			if key != "rope_theta" && key != "partial_rotary_factor" {
 				fmt.Fprintf(&words, " %s=%v", key, value)
 			}
+		case []any:
+			fmt.Fprintf(&words, " %s=#%08x", key, crc32.ChecksumIEEE(s.keys[key]))
 		}
 	}
 	return words.String()

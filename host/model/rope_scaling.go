@@ -10,9 +10,10 @@ import (
 // rope_type. Those that depend on the length of the text so far (dynamic, longrope) are not here:
 // keys rotated for a short text would be wrong in a longer one. It is never written.
 var scalings = map[string]func(in *settings, rope *gpu.Rope, of *scaled){
-	"linear": linearScaling,
-	"llama3": llama3Scaling,
-	"yarn":   yarnScaling,
+	"factors": factorsScaling,
+	"linear":  linearScaling,
+	"llama3":  llama3Scaling,
+	"yarn":    yarnScaling,
 }
 
 // originalContext is the key with the positions of the first training.
@@ -49,6 +50,23 @@ func linearScaling(in *settings, rope *gpu.Rope, _ *scaled) {
 	factor := in.factor()
 	for i, f := range rope.Freqs {
 		rope.Freqs[i] = f / factor
+	}
+}
+
+// factorsScaling divides each frequency by a number of its own, as GGUF files hold them.
+func factorsScaling(in *settings, rope *gpu.Rope, _ *scaled) {
+	var factors []float64
+	in.get("factors", &factors)
+	if len(factors) != len(rope.Freqs) {
+		in.fail(`"factors" has %d numbers for %d frequencies`, len(factors), len(rope.Freqs))
+		return
+	}
+	for i, f := range factors {
+		if !(f > 0) {
+			in.fail(`"factors" holds %v; all must be positive`, f)
+			return
+		}
+		rope.Freqs[i] /= f
 	}
 }
 

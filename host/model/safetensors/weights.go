@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kvrelay/engine/host/model/mmap"
 )
 
 // The names of the files of a checkpoint folder.
@@ -33,7 +35,7 @@ type source func(name string) (data []byte, release func() error, err error)
 // elsewhere. They must not change until Close, after which no tensor may be used.
 func Open(folder string) (*Weights, error) {
 	return open(func(name string) ([]byte, func() error, error) {
-		return mapFile(filepath.Join(folder, name))
+		return mmap.File(filepath.Join(folder, name))
 	})
 }
 

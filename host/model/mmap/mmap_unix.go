@@ -1,6 +1,8 @@
 //go:build unix
 
-package safetensors
+// Package mmap gives a file's bytes without reading them into memory of their own, where the system
+// can.
+package mmap
 
 import (
 	"errors"
@@ -9,8 +11,8 @@ import (
 	"syscall"
 )
 
-// mapFile maps a regular file read-only.
-func mapFile(path string) ([]byte, func() error, error) {
+// File maps a regular file read-only.
+func File(path string) ([]byte, func() error, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err

@@ -1,0 +1,115 @@
+package gguf
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/kvrelay/engine/host/model/mmap"
+)
+
+// partName is how the parts of a model in several files are called.
+var partName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
+
+// maxParts bounds how many files one model may have.
+const maxParts = 1024
+
+// Open maps a file into memory where the system can, and reads it elsewhere; of a model in several
+// files (NAME-00001-of-00003.gguf) any one may be named. The files must not change until Close.
+func Open(path string) (*File, error) {
+	name := partName.FindStringSubmatch(filepath.Base(path))
+	if name == nil {
+		f, err := openPart(path)
+		if err != nil {
+			return nil, err
+		}
+		if k := (&keys{file: f}); k.number("split.count", 1) > 1 {
+			err = fmt.Errorf("it is a part of %v and not called NAME-00001-of-%05v.gguf, by which "+
+				"the others are found", k.number("split.count", 1), k.number("split.count", 1))
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
+	}
+	parts, err := strconv.Atoi(name[3])
+	if err != nil || parts < 1 || parts > maxParts {
+		return nil, fmt.Errorf("%s: 1 to %d parts are possible", filepath.Base(path), maxParts)
+	}
+	var whole *File
+	for i := range parts {
+		file := fmt.Sprintf("%s-%05d-of-%05d.gguf", name[1], i+1, parts)
+		part, err := openPart(filepath.Join(filepath.Dir(path), file))
+		if err == nil {
+			err = part.checkPart(i, parts)
+		}
+		if err == nil && whole != nil {
+			err = whole.add(part)
+		}
+		if err != nil {
+			if whole != nil {
+				err = errors.Join(err, whole.Close())
+			}
+			return nil, fmt.Errorf("part %d of %d: %s: %w", i+1, parts, file, err)
+		}
+		if whole == nil {
+			whole = part
+		}
+	}
+	return whole, whole.checkWhole()
+}
+
+func openPart(path string) (*File, error) {
+	data, release, err := mmap.File(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := Parse(data)
+	if err != nil {
+		return nil, errors.Join(err, release())
+	}
+	f.release = append(f.release, release)
+	return f, nil
+}
+
+// checkPart compares what a part says of itself with its name.
+func (f *File) checkPart(i, parts int) error {
+	k := &keys{file: f}
+	number, count := k.number("split.no", 0), k.number("split.count", 1)
+	if k.err == nil && (number != float64(i) || count != float64(parts)) {
+		k.err = fmt.Errorf("by its own metadata it is part %v of %v", number+1, count)
+	}
+	if k.err != nil {
+		return errors.Join(k.err, f.Close())
+	}
+	return nil
+}
+
+// add takes over the tensors of a further part. The first one's metadata is that of the model.
+func (f *File) add(part *File) error {
+	f.release = append(f.release, part.release...)
+	seen := map[string]bool{}
+	for _, t := range f.Tensors {
+		seen[t.Name] = true
+	}
+	for _, t := range part.Tensors {
+		if seen[t.Name] {
+			return fmt.Errorf("tensor %q is in an earlier part too", t.Name)
+		}
+		f.Tensors = append(f.Tensors, t)
+	}
+	return nil
+}
+
+// checkWhole compares the number of tensors with what the first part promises.
+func (f *File) checkWhole() error {
+	k := &keys{file: f}
+	want := k.number("split.tensors.count", float64(len(f.Tensors)))
+	if k.err == nil && want != float64(len(f.Tensors)) {
+		k.err = fmt.Errorf("the parts hold %d tensors, and the first says %v", len(f.Tensors), want)
+	}
+	if k.err != nil {
+		return errors.Join(k.err, f.Close())
+	}
+	return nil
+}
