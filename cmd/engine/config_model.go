@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -26,7 +25,10 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 	if err != nil {
 		return refuse("model.path names no model", err)
 	}
-	files := at.files()
+	files, err := at.files()
+	if err != nil {
+		return refuse("this model cannot be served", err)
+	}
 	if _, err := fs.Stat(files, "config.json"); err != nil {
 		return refuse("model.path is not a model's folder", fmt.Errorf("no config.json in it"))
 	}
@@ -56,7 +58,7 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 	if problem := checkServing(cfg, about, tok); problem != nil {
 		return "", []config.Problem{*problem}
 	}
-	parts := []string{at.name, folderSize(files), memoryWords(cfg, about), "tokenizer ok"}
+	parts := []string{at.name, modelSize(at, files), memoryWords(cfg, about), "tokenizer ok"}
 	switch _, err := tok.ChatTemplate(""); {
 	case err == nil:
 		parts = append(parts, "chat template ok")
@@ -70,8 +72,8 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 
 // checkWeights reads the headers of the weight files: that all are there, whole and in order.
 func checkWeights(at place) error {
-	if at.path == "" {
-		return nil // They are part of the binary.
+	if at.path == "" || model.IsGGUF(at.path) {
+		return nil // They are part of the binary, or were read with the rest of the file.
 	}
 	w, err := safetensors.Open(at.path)
 	if err != nil {
@@ -109,15 +111,7 @@ func memoryWords(cfg *config.Config, about model.Config) string {
 		size(int(need.Weights+need.Scratch)), size(tokens*int(need.Token)), context)
 }
 
-// modelFiles is the folder of a model; "" is the embedded one.
-func modelFiles(path string) fs.FS {
-	if path == "" {
-		return embedded.FS()
-	}
-	return os.DirFS(path)
-}
-
-// modelName is what a model is called when nobody named it: its folder.
+// modelName is what a model is called when nobody named it: its folder, or its GGUF file.
 func modelName(path string) string {
 	if path == "" {
 		return embedded.Name
@@ -125,11 +119,18 @@ func modelName(path string) string {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute
 	}
-	return filepath.Base(path)
+	return strings.TrimSuffix(filepath.Base(path), ".gguf")
 }
 
-// folderSize adds up the files of a folder.
-func folderSize(files fs.FS) string {
+// modelSize adds up the files of a model.
+func modelSize(at place, files fs.FS) string {
+	if model.IsGGUF(at.path) {
+		total, err := model.SizeGGUF(at.path)
+		if err != nil {
+			return "size unknown"
+		}
+		return size(int(total))
+	}
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
 		return "size unknown"

@@ -10,16 +10,30 @@ import (
 
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/hub"
+	"github.com/kvrelay/engine/host/model"
+	"github.com/kvrelay/engine/host/model/embedded"
 )
 
 // place is where a model's files are, and what the model is called when nobody named it.
 type place struct {
-	path string // folder; "" is the embedded model
+	path string // folder or GGUF file; "" is the embedded model
 	name string
 }
 
-// files is the folder to read from.
-func (p place) files() fs.FS { return modelFiles(p.path) }
+// files is the folder to read from: the model's own, or what a GGUF file says as one.
+func (p place) files() (fs.FS, error) {
+	switch {
+	case p.path == "":
+		return embedded.FS(), nil
+	case model.IsGGUF(p.path):
+		files, err := model.Folder(p.path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.path, err)
+		}
+		return files, nil
+	}
+	return os.DirFS(p.path), nil
+}
 
 // modelPlace finds the model of a configuration.
 func modelPlace(cfg *config.Config) (place, error) {
@@ -34,9 +48,11 @@ func findModel(path, folder string) (place, error) {
 		return given, nil
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		return place{}, fmt.Errorf("%s is a file: a model is a Hugging Face folder here, "+
-			"GGUF files are "+
-			"not read yet", path)
+		if model.IsGGUF(path) {
+			return given, nil
+		}
+		return place{}, fmt.Errorf("%s is a file: a model is a Hugging Face folder or a file "+
+			"whose name ends in .gguf", path)
 	} else if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return given, nil // Whatever is wrong with it, its reader says best.
 	}
@@ -57,14 +73,25 @@ func findModel(path, folder string) (place, error) {
 		return place{}, err
 	}
 	if len(s.Missing) > 0 && len(s.GGUF) > 0 {
-		return place{}, fmt.Errorf("of %s only GGUF files are on this machine, which are not read "+
-			"yet: %s", ref, strings.Join(s.GGUF, ", "))
+		return cachedGGUF(ref, s)
 	}
 	if len(s.Missing) > 0 {
 		return place{}, fmt.Errorf("of %s only a part is on this machine, it lacks %s; to fetch "+
 			"the rest:\n  engine pull %s", ref, strings.Join(s.Missing, ", "), ref)
 	}
 	return place{s.Path, ref.Model()}, nil
+}
+
+// cachedGGUF is the one GGUF file of a snapshot, which may be in parts.
+func cachedGGUF(ref hub.Ref, s hub.Snapshot) (place, error) {
+	first := s.GGUF[0]
+	for _, name := range s.GGUF[1:] {
+		if !model.SameGGUF(first, name) {
+			return place{}, fmt.Errorf("of %s several GGUF files are on this machine; name one of "+
+				"%s in %s", ref, strings.Join(s.GGUF, ", "), s.Path)
+		}
+	}
+	return place{filepath.Join(s.Path, filepath.FromSlash(first)), ref.Model()}, nil
 }
 
 // modelRef reads a path that is not there as ORG/NAME, as it was before it was joined to folder.

@@ -15,6 +15,7 @@ import (
 	"github.com/kvrelay/engine/host/api"
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/model"
+	"github.com/kvrelay/engine/host/model/embedded"
 	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/tokenizer"
 )
@@ -42,7 +43,7 @@ func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
 	options := modelOptions(cfg)
 	options.Admit, options.Progress = show.admit, show.progress
 	if at.path == "" {
-		l.model, err = model.LoadFS(device, at.files(), options)
+		l.model, err = model.LoadFS(device, embedded.FS(), options)
 	} else {
 		l.model, err = model.Load(device, at.path, options)
 	}
@@ -72,7 +73,10 @@ func modelOptions(cfg *config.Config) model.Options {
 
 // apiModel is what requests need to know of a model folder.
 func apiModel(cfg *config.Config, at place, about model.Config) (*api.Model, error) {
-	files := at.files()
+	files, err := at.files()
+	if err != nil {
+		return nil, err
+	}
 	tok, err := tokenizer.Load(files)
 	if err != nil {
 		return nil, fmt.Errorf("load the tokenizer: %w", err)

@@ -69,7 +69,7 @@ type Listen struct {
 
 // Model is [model].
 type Model struct {
-	Path           string   // Hugging Face folder, or ORG/NAME; "" is the embedded model
+	Path           string   // Hugging Face folder, GGUF file, or ORG/NAME; "" is the embedded model
 	ServedNames    []string // the first is canonical; empty: the folder's name
 	MaxModelLen    Auto[int]
 	DType          string // auto, f32, f16, bf16

@@ -103,7 +103,7 @@ var modelKeys = []row{
 	{
 		table: "model", key: "path", at: func(c *Config) any { return &c.Model.Path },
 		def: `""`, path: true,
-		doc: `Hugging Face folder or ORG/NAME; "" = the embedded model`,
+		doc: `Hugging Face folder, GGUF file or ORG/NAME; "" = the embedded model`,
 	},
 	{
 		table: "model", key: "served_names",

@@ -165,7 +165,7 @@ role = "all"
 api = "127.0.0.1:8080"
 
 [model]
-path = ""                              # Hugging Face folder or ORG/NAME; "" = the embedded model
+path = ""                              # folder, GGUF file or ORG/NAME; "" = embedded model
 
 [policy]
 active = "builtin:fcfs"

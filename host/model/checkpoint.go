@@ -2,6 +2,8 @@ package model
 
 import (
 	"io/fs"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/kvrelay/engine/gpu"
@@ -74,3 +76,19 @@ func Folder(path string) (fs.FS, error) {
 	defer f.Close()
 	return f.Folder()
 }
+
+// SizeGGUF is what a GGUF file takes, with all its parts.
+func SizeGGUF(path string) (int64, error) {
+	total := int64(0)
+	for _, part := range gguf.Parts(path) {
+		info, err := os.Stat(part)
+		if err != nil {
+			return 0, err
+		}
+		total += info.Size()
+	}
+	return total, nil
+}
+
+// SameGGUF says whether two paths name parts of one model.
+func SameGGUF(a, b string) bool { return slices.Equal(gguf.Parts(a), gguf.Parts(b)) }

@@ -35,7 +35,8 @@ func (s *settings) plain(v variant) *blueprint {
 	c.Rope = words
 	b := &blueprint{Config: c, embedding: "model.embed_tokens.weight", embedScale: 1}
 	norm := normBlueprint{name: "model.norm.weight", dim: c.Hidden,
-		eps: float32(s.positive("rms_norm_eps", v.eps)), offset: s.normOffset(v.normOffset)}
+		eps: float32(s.positive("rms_norm_eps", v.eps))}
+	norm.offset = s.normOffset(v.normOffset)
 	b.finalNorm = norm
 	like := layerBlueprint{rope: rope, activation: v.gate(s),
 		scale: inverseRoot(float64(c.HeadDim))}
@@ -62,8 +63,8 @@ func (s *settings) plain(v variant) *blueprint {
 	return b
 }
 
-// normOffset reads rms_norm_offset, which is added to the weights of norms. Only GGUF files have it,
-// whose norms of the Gemma families hold the sum already.
+// normOffset reads rms_norm_offset, which is added to the weights of norms. GGUF files alone have
+// it: their norms of the Gemma families hold the sum already.
 func (s *settings) normOffset(fallback float32) float32 {
 	s.get("rms_norm_offset", &fallback)
 	return fallback

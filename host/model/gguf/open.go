@@ -16,32 +16,47 @@ var partName = regexp.MustCompile(`^(.*)-(\d{5})-of-(\d{5})\.gguf$`)
 // maxParts bounds how many files one model may have.
 const maxParts = 1024
 
-// Open maps a file into memory where the system can, and reads it elsewhere; of a model in several
-// files (NAME-00001-of-00003.gguf) any one may be named. The files must not change until Close.
-func Open(path string) (*File, error) {
+// Parts are the files of the model that a path names, in order: those that belong to
+// NAME-00002-of-00003.gguf, else the one file itself.
+func Parts(path string) []string {
 	name := partName.FindStringSubmatch(filepath.Base(path))
 	if name == nil {
+		return []string{path}
+	}
+	count, err := strconv.Atoi(name[3])
+	if err != nil || count < 1 || count > maxParts {
+		return []string{path}
+	}
+	var parts []string
+	for i := range count {
+		file := fmt.Sprintf("%s-%05d-of-%05d.gguf", name[1], i+1, count)
+		parts = append(parts, filepath.Join(filepath.Dir(path), file))
+	}
+	return parts
+}
+
+// Open maps a file into memory where the system can, and reads it elsewhere; of a model in several
+// files any one may be named. The files must not change until Close.
+func Open(path string) (*File, error) {
+	parts := Parts(path)
+	if len(parts) == 1 {
 		f, err := openPart(path)
 		if err != nil {
 			return nil, err
 		}
-		if k := (&keys{file: f}); k.number("split.count", 1) > 1 {
+		k := &keys{file: f}
+		if n := k.number("split.count", 1); n > 1 {
 			err = fmt.Errorf("it is a part of %v and not called NAME-00001-of-%05v.gguf, by which "+
-				"the others are found", k.number("split.count", 1), k.number("split.count", 1))
+				"the others are found", n, n)
 			return nil, errors.Join(err, f.Close())
 		}
 		return f, nil
 	}
-	parts, err := strconv.Atoi(name[3])
-	if err != nil || parts < 1 || parts > maxParts {
-		return nil, fmt.Errorf("%s: 1 to %d parts are possible", filepath.Base(path), maxParts)
-	}
 	var whole *File
-	for i := range parts {
-		file := fmt.Sprintf("%s-%05d-of-%05d.gguf", name[1], i+1, parts)
-		part, err := openPart(filepath.Join(filepath.Dir(path), file))
+	for i, file := range parts {
+		part, err := openPart(file)
 		if err == nil {
-			err = part.checkPart(i, parts)
+			err = part.checkPart(i, len(parts))
 		}
 		if err == nil && whole != nil {
 			err = whole.add(part)
@@ -50,7 +65,8 @@ func Open(path string) (*File, error) {
 			if whole != nil {
 				err = errors.Join(err, whole.Close())
 			}
-			return nil, fmt.Errorf("part %d of %d: %s: %w", i+1, parts, file, err)
+			return nil, fmt.Errorf("part %d of %d: %s: %w",
+				i+1, len(parts), filepath.Base(file), err)
 		}
 		if whole == nil {
 			whole = part

@@ -132,7 +132,7 @@ func TestRealTokens(t *testing.T) {
 					want = c.Plain
 				}
 				if text == "</s>" && name == "gemma3-270m" {
-					want = c.IDs // an HTML tag there, which llama.cpp takes for an ending by its name
+					want = c.IDs // an HTML tag, for llama.cpp an ending
 				}
 				if got := tok.Encode(text, tokenizer.EncodeOptions{}); !slices.Equal(got, want) {
 					t.Errorf("%d %q as plain text: %v, want %v", c.ID, clip(text), got, want)

@@ -36,7 +36,8 @@ func (f *File) readVocabulary() *vocabulary {
 	switch {
 	case v.err != nil:
 	case v.model != "gpt2" && v.model != "llama":
-		v.fail("%q: %q is not supported; supported are gpt2, llama", tokenizerPrefix+"model", v.model)
+		v.fail("%q: %q is not supported; supported are gpt2, llama",
+			tokenizerPrefix+"model", v.model)
 	case len(v.tokens) == 0:
 		v.fail("%q is missing", tokenizerPrefix+"tokens")
 	case len(v.kinds) != 0 && len(v.kinds) != len(v.tokens):

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestGGUF: a GGUF file and the folder that it was made from say the same, through the whole
+// engine, and the file is shown as what it is.
+func TestGGUF(t *testing.T) {
+	models := filepath.Join(sharedDir(t), "data", "models", "stories260k")
+	file := filepath.Join(models, "gguf", "stories260K-F32.gguf")
+	say := func(model string) string {
+		got := invoke(t, "", "run", "--model", model, "Once upon a time", "--max-tokens", "20",
+			"--temperature", "0")
+		if got.code != 0 {
+			t.Fatalf("%s: %+v", model, got)
+		}
+		return got.out
+	}
+	if folder, one := say(filepath.Join(models, "hf-f32")), say(file); folder != one {
+		t.Errorf("the folder says %q, the file %q", folder, one)
+	}
+	toml := filepath.Join(t.TempDir(), "engine.toml")
+	text := "[model]\npath = " + quoted(file) + "\n"
+	if err := os.WriteFile(toml, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := invoke(t, "", "config", "check", "-c", toml)
+	if got.code != 0 || !strings.Contains(got.out, "stories260K-F32, 1.0 MiB") {
+		t.Errorf("config check: %+v", got)
+	}
+	cut := filepath.Join(t.TempDir(), "cut.gguf")
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(cut, data[:len(data)-1], 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = invoke(t, "", "run", "--model", cut, "x")
+	if got.code == 0 || !strings.Contains(got.err, "truncated?") {
+		t.Errorf("a file without its last byte: %+v", got)
+	}
+}
