@@ -121,14 +121,15 @@ func (l *builder) measure(b *blueprint) error {
 			return // take says so when it comes to it
 		}
 		l.total += int64(len(t.data))
-		elements, width := int64(shape[0]), gpu.F32.Bytes()
-		if len(shape) == 2 {
-			elements *= int64(shape[1])
-			if width = t.dtype.Bytes(); l.options.DType != nil {
-				width = l.options.DType.Bytes()
-			}
+		if len(shape) == 1 {
+			need.Weights += int64(shape[0]) * int64(gpu.F32.Bytes())
+			return
 		}
-		need.Weights += elements * int64(width)
+		dtype := t.dtype
+		if l.options.DType != nil {
+			dtype = *l.options.DType
+		}
+		need.Weights += int64(shape[0]) * int64(dtype.RowBytes(shape[1]))
 	})
 	if l.options.Admit != nil {
 		return l.options.Admit(need)
@@ -166,7 +167,8 @@ func (l *builder) take(name string, shape ...int) (gpu.DType, []byte) {
 		return 0, nil
 	}
 	if !t.usable {
-		l.err = fmt.Errorf("tensor %q is %s; weights may be F32, F16 or BF16", name, t.format)
+		l.err = fmt.Errorf("tensor %q is %s; weights may be F32, F16, BF16, Q8_0, Q4_0, Q4_1, "+
+			"Q5_0, Q5_1, Q4_K, Q5_K or Q6_K", name, t.format)
 		return 0, nil
 	}
 	hashTensor(l.hash, t)
@@ -187,10 +189,6 @@ func (l *builder) pack(cols int, parts ...part) gpu.Matrix {
 	var tensors []gpu.Tensor
 	for _, p := range parts {
 		dtype, data := l.take(p.name, p.rows, cols)
-		if l.err == nil && len(tensors) > 0 && dtype != tensors[0].DType {
-			l.err = fmt.Errorf("tensor %q is %v, %q beside it %v: they are computed as one matrix",
-				p.name, dtype, parts[0].name, tensors[0].DType)
-		}
 		tensors = append(tensors, gpu.Tensor{Rows: p.rows, Cols: cols, DType: dtype, Data: data})
 	}
 	l.convert(tensors, parts)
@@ -248,6 +246,9 @@ func (l *builder) norm(b normBlueprint) norm {
 // vector widens a tensor of one dimension.
 func (l *builder) vector(name string, n int) []float32 {
 	dtype, data := l.take(name, n)
+	if l.err == nil && dtype.Quantised() {
+		l.err = fmt.Errorf("tensor %q is %v; a vector may be F32, F16 or BF16", name, dtype)
+	}
 	if l.err != nil {
 		return nil
 	}

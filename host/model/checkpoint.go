@@ -52,6 +52,9 @@ type ggufWeights struct{ *gguf.Weights }
 // ggufTypes are the types of GGUF that weights may have. It is never written.
 var ggufTypes = map[gguf.Type]gpu.DType{
 	gguf.F32: gpu.F32, gguf.F16: gpu.F16, gguf.BF16: gpu.BF16,
+	gguf.Q8_0: gpu.Q8_0, gguf.Q4_0: gpu.Q4_0, gguf.Q4_1: gpu.Q4_1,
+	gguf.Q5_0: gpu.Q5_0, gguf.Q5_1: gpu.Q5_1,
+	gguf.Q4_K: gpu.Q4_K, gguf.Q5_K: gpu.Q5_K, gguf.Q6_K: gpu.Q6_K,
 }
 
 func (w ggufWeights) Tensor(name string) (stored, bool) {

@@ -39,6 +39,11 @@ var goldens = []reference{
 	{"stories260k/gguf/stories260K-F32.gguf", "stories260K_hf-f32.json"},
 	{"stories260k/gguf/stories260K-F16.gguf", "stories260K_hf-f16.json"},
 	{"stories260k/gguf/stories260K-BF16.gguf", "stories260K_hf-bf16.json"},
+	{"gguf/w256-Q4_0.gguf", "inflated_w256-dequant-Q4_0.json"},
+	{"gguf/w256-Q8_0.gguf", "inflated_w256-dequant-Q8_0.json"},
+	{"gguf/w256-Q4_K.gguf", "inflated_w256-dequant-Q4_K.json"},
+	{"gguf/w256-Q5_K.gguf", "inflated_w256-dequant-Q5_K.json"},
+	{"gguf/w256-Q6_K.gguf", "inflated_w256-dequant-Q6_K.json"},
 	{"gguf/qwen2-bias-F32.gguf", "variants_qwen2-bias.json"},
 	{"gguf/stories-qwen3-F32.gguf", "stories-qwen3.json"},
 	{"gguf/stories-gemma3-F32.gguf", "stories-gemma3.json"},
@@ -58,7 +63,9 @@ var goldens = []reference{
 
 func TestGolden(t *testing.T) {
 	for _, g := range goldens {
-		t.Run(g.model, func(t *testing.T) { checkGolden(t, openDevice(t, cpu.Options{}), g) })
+		t.Run(g.model, func(t *testing.T) {
+			checkGolden(t, openDevice(t, cpu.Options{FloatActivations: true}), g)
+		})
 	}
 	t.Run("plain Go", func(t *testing.T) {
 		checkGolden(t, openDevice(t, cpu.Options{ISA: cpu.Go}), goldens[0])

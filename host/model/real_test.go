@@ -34,8 +34,8 @@ func TestRealModels(t *testing.T) {
 		t.Skip("ENGINE_REAL_MODELS is not set")
 	}
 	for name, golden := range map[string]string{
-		"smollm2":     "smollm2-135m-instruct-q4_1.json",
-		"gemma3-270m": "gemma3-270m-q4_k_m.json",
+		"SmolLM2-135M-Instruct.Q4_1.gguf": "smollm2-135m-instruct-q4_1.json",
+		"gemma-3-270m-q4_k_m.gguf":        "gemma3-270m-q4_k_m.json",
 	} {
 		t.Run(name, func(t *testing.T) {
 			var g realGolden
@@ -46,8 +46,8 @@ func TestRealModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m, err := model.Load(openDevice(t, cpu.Options{}), filepath.Join(folder, name),
-				model.Options{})
+			device := openDevice(t, cpu.Options{FloatActivations: true})
+			m, err := model.Load(device, filepath.Join(folder, name), model.Options{})
 			if err == nil {
 				_, err = m.NewKV(256, 16)
 			}
