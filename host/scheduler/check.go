@@ -15,8 +15,8 @@ type Stats struct {
 	Moves [States][States]uint64
 	// Queued is how many wait without pages, Holding how many count against MaxSeqs.
 	Queued, Holding int
-	// Pages: free, referenced by sequences, evictable, pinned in the tree but unreferenced, in
-	// quarantine; they sum to Total.
+	// Pages of all models: free, referenced by sequences, evictable, pinned in the tree but
+	// unreferenced, in quarantine; they sum to Total.
 	Free, Held, Evictable, Pinned, Quarantined, Total int
 	// Evicted counts pages ever evicted, Preempted sequences ever preempted, MatchedTokens and
 	// QueriedTokens the prompt tokens found in, and asked of, the prefix cache at admissions.
@@ -26,29 +26,36 @@ type Stats struct {
 
 // Stats returns the gauges and counters.
 func (s *Scheduler) Stats() Stats {
-	pages, tree := s.pool.Counts(), s.cache.Counts()
-	return Stats{
+	st := Stats{
 		States: s.states, Moves: s.moves, Queued: len(s.queue), Holding: len(s.held),
-		Free: pages.Free, Held: pages.Held, Evictable: tree.Evictable, Pinned: tree.PinnedIdle,
-		Quarantined: pages.Quarantined, Total: pages.Total,
-		Evicted: tree.Evicted, Preempted: s.preempted,
-		MatchedTokens: s.matched, QueriedTokens: s.queried,
+		Preempted: s.preempted, MatchedTokens: s.matched, QueriedTokens: s.queried,
 	}
+	for _, m := range s.models {
+		pages, tree := m.pool.Counts(), m.cache.Counts()
+		st.Free += pages.Free
+		st.Held += pages.Held
+		st.Evictable += tree.Evictable
+		st.Pinned += tree.PinnedIdle
+		st.Quarantined += pages.Quarantined
+		st.Total += pages.Total
+		st.Evicted += tree.Evicted
+	}
+	return st
 }
 
-// references counts for each page how many tables, and copies under way, hold it.
-func (s *Scheduler) references() []int {
-	refs := make([]int, s.options.Pages)
+// references counts for each page of a model how many tables, and copies under way, hold it.
+func (s *Scheduler) references(model int) []int {
+	refs := make([]int, s.models[model].options.Pages)
 	for _, list := range [][]*sequence{s.held, s.leaving} {
 		for _, q := range list {
-			for _, page := range q.pages {
+			for _, page := range q.tables[model].pages {
 				if page != kvcache.None {
 					refs[page]++
 				}
 			}
 		}
 	}
-	for _, page := range s.tails {
+	for _, page := range s.models[model].tails {
 		refs[page]++
 	}
 	return refs
@@ -56,14 +63,16 @@ func (s *Scheduler) references() []int {
 
 // Leaked counts pages that are referenced and that no sequence holds, or in quarantine and that no
 // reservation waits for. It must be 0.
-func (s *Scheduler) Leaked() int {
-	leaked := s.pool.Counts().Quarantined
-	for _, pages := range s.quarantine {
-		leaked -= len(pages)
-	}
-	for page, refs := range s.references() {
-		if refs == 0 && s.pool.Refs(kvcache.PageID(page)) > 0 {
-			leaked++
+func (s *Scheduler) Leaked() (leaked int) {
+	for i, m := range s.models {
+		leaked += m.pool.Counts().Quarantined
+		for _, pages := range m.quarantine {
+			leaked -= len(pages)
+		}
+		for page, refs := range s.references(i) {
+			if refs == 0 && m.pool.Refs(kvcache.PageID(page)) > 0 {
+				leaked++
+			}
 		}
 	}
 	return leaked
@@ -71,16 +80,9 @@ func (s *Scheduler) Leaked() int {
 
 // Check verifies every invariant of the package and names the first that is broken.
 func (s *Scheduler) Check() error {
-	if err := s.pool.Check(); err != nil {
-		return err
-	}
-	if err := s.cache.Check(); err != nil {
-		return err
-	}
-	for page, refs := range s.references() {
-		if got := s.pool.Refs(kvcache.PageID(page)); got != refs {
-			return fmt.Errorf("scheduler: page %d has %d references, tables hold it %d times",
-				page, got, refs)
+	for i := range s.models {
+		if err := s.checkMemory(i); err != nil {
+			return fmt.Errorf("model %d: %w", i, err)
 		}
 	}
 	if leaked := s.Leaked(); leaked != 0 {
@@ -93,6 +95,24 @@ func (s *Scheduler) Check() error {
 		return err
 	}
 	return s.checkTable()
+}
+
+// checkMemory verifies the pages of one model.
+func (s *Scheduler) checkMemory(model int) error {
+	m := s.models[model]
+	if err := m.pool.Check(); err != nil {
+		return err
+	}
+	if err := m.cache.Check(); err != nil {
+		return err
+	}
+	for page, refs := range s.references(model) {
+		if got := m.pool.Refs(kvcache.PageID(page)); got != refs {
+			return fmt.Errorf("scheduler: page %d has %d references, tables hold it %d times",
+				page, got, refs)
+		}
+	}
+	return nil
 }
 
 // checkLists verifies that each sequence is in the one list that its state says.
@@ -145,41 +165,48 @@ func (s *Scheduler) checkTenants() error {
 // checkSequence verifies one sequence's numbers.
 func (s *Scheduler) checkSequence(q *sequence) error {
 	switch {
-	case s.pagesFor(q.computed) > len(q.pages):
+	case s.pagesFor(q.computed) > q.pages():
 		return fmt.Errorf("scheduler: sequence %d has computed %d positions in %d pages",
-			q.id, q.computed, len(q.pages))
-	case !q.holds && q.state == Waiting && (len(q.pages) > 0 || q.computed > 0):
+			q.id, q.computed, q.pages())
+	case !q.holds && q.state == Waiting && (q.pages() > 0 || q.computed > 0):
 		return fmt.Errorf("scheduler: sequence %d waits in the queue with %d pages",
-			q.id, len(q.pages))
+			q.id, q.pages())
 	case q.state == Decoding && q.computed != len(q.tokens)-1:
 		return fmt.Errorf("scheduler: sequence %d decodes with %d of %d tokens computed",
 			q.id, q.computed, len(q.tokens))
-	case q.path.Tokens() > q.computed:
-		return fmt.Errorf("scheduler: sequence %d has published %d of %d computed tokens",
-			q.id, q.path.Tokens(), q.computed)
-	case q.kind == PrepareReceive && !q.delivered && q.path.Tokens() > q.matched:
-		return fmt.Errorf("scheduler: sequence %d has published what was not delivered", q.id)
 	}
-	return s.checkWindow(q)
+	for i, m := range s.models {
+		if err := m.checkPages(q, &q.tables[i]); err != nil {
+			return fmt.Errorf("model %d: sequence %d: %w", i, q.id, err)
+		}
+	}
+	return nil
 }
 
-// checkWindow verifies that a table holds what later positions see and nothing else.
-func (s *Scheduler) checkWindow(q *sequence) error {
-	from, to := s.slid(q.computed)
+// checkPages verifies a sequence's table in one model: it holds what later positions see and
+// nothing else, and is as long as the others.
+func (m *memory) checkPages(q *sequence, t *pageTable) error {
+	switch {
+	case len(t.pages) != q.pages():
+		return fmt.Errorf("a table of %d pages, the main model's has %d", len(t.pages), q.pages())
+	case t.path.Tokens() > q.computed:
+		return fmt.Errorf("%d tokens published, %d computed", t.path.Tokens(), q.computed)
+	case q.kind == PrepareReceive && !q.delivered && t.path.Tokens() > q.matched:
+		return fmt.Errorf("what was not delivered is published")
+	}
+	from, to := m.options.slid(q.computed)
 	gone := 0
-	for k, page := range q.pages {
+	for k, page := range t.pages {
 		if page == kvcache.None {
 			gone++
 		}
 		out := k >= from && k < to
 		if reserved := q.kind == PrepareReceive; !reserved && out != (page == kvcache.None) {
-			return fmt.Errorf("scheduler: sequence %d has computed %d positions and page %d at %d",
-				q.id, q.computed, page, k)
+			return fmt.Errorf("%d positions computed and page %d at %d", q.computed, page, k)
 		}
 	}
-	if gone != q.gone {
-		return fmt.Errorf("scheduler: sequence %d counts %d pages gone, %d are",
-			q.id, q.gone, gone)
+	if gone != t.gone {
+		return fmt.Errorf("%d pages gone are counted, %d are", t.gone, gone)
 	}
 	return nil
 }

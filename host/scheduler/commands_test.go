@@ -36,11 +36,13 @@ func (sc *script) do(verb string, words []string) string {
 	case "state":
 		return sc.state(words[0])
 	case "table":
-		return sc.held(words[0])
+		return sc.held(words[0], 0)
+	case "draft":
+		return sc.held(words[0], 1)
 	case "peak":
 		return fmt.Sprintf("%d pages", sc.peak)
 	case "hollow":
-		return fmt.Sprint(sc.s.cache.Counts().Hollow)
+		return fmt.Sprint(sc.s.models[0].cache.Counts().Hollow)
 	case "age":
 		n, _ := strconv.Atoi(words[0])
 		sc.now += time.Duration(n)
@@ -84,10 +86,12 @@ func (sc *script) event(verb string, words []string) string {
 	case "delivered":
 		q := sc.s.byID[id]
 		if q != nil {
-			entries, _ := sc.m.oracle(q.tokens[:q.end], 0, id)
-			for at := q.matched; at < min(n, q.end); at++ {
-				if q.pages[at/sc.o.PageSize] != kvcache.None {
-					*sc.m.at(q.pages, at) = entries[at]
+			for i, m := range append([]*fakeModel{sc.m}, sc.drafts...) {
+				entries, pages := m.entries(q.tokens[:q.end]), q.tables[i].pages
+				for at := q.matched; at < min(n, q.end); at++ {
+					if pages[at/sc.o.PageSize] != kvcache.None {
+						*m.at(pages, at) = entries[at]
+					}
 				}
 			}
 		}

@@ -43,10 +43,9 @@ func (s *Scheduler) advance(q *sequence, chunk Chunk) {
 	if !pin {
 		s.slide(q)
 	}
-	s.cache.Publish(&q.path, q.tokens[:q.computed], q.pages, !q.sending)
+	s.publish(q, !q.sending)
 	if pin {
-		s.cache.Pin(q.tokens[:q.prompt])
-		s.unpromise(q)
+		s.pinNow(q)
 		s.slide(q)
 	}
 	if q.kind == RemoteSend {
@@ -63,13 +62,8 @@ func (s *Scheduler) advance(q *sequence, chunk Chunk) {
 // wait again.
 func (s *Scheduler) Abandon(p *Plan) {
 	for _, q := range s.copied { // The copied part of the tail page never came to be.
-		full := q.matched - q.matched%s.options.PageSize
-		if q.item(full) != nil {
-			s.backTo(q, full)
-		}
-		q.computed, q.matched = min(full, q.computed), min(full, q.matched)
-		s.rewind(q)
-		s.touch(q)
+		s.rewind(q, q.matched)
+		s.keepPages(q, s.pagesFor(q.computed))
 	}
 	s.releaseTails()
 	for _, grant := range p.Grants {
@@ -83,16 +77,12 @@ func (s *Scheduler) Abandon(p *Plan) {
 }
 
 func (s *Scheduler) releaseTails() {
-	if len(s.tails) > 0 {
-		s.cache.Release(prefix.Path{}, s.tails, prefix.Keep, 0)
+	for _, m := range s.models {
+		if len(m.tails) > 0 {
+			m.cache.Release(prefix.Path{}, m.tails, prefix.Keep, 0)
+			m.tails = m.tails[:0]
+		}
 	}
-	s.tails = s.tails[:0]
 	clear(s.copied)
 	s.copied = s.copied[:0]
-}
-
-// unpromise takes a prompt that has been pinned, or never will be, off what is promised.
-func (s *Scheduler) unpromise(q *sequence) {
-	s.pinPromised -= q.pinPages
-	q.pin, q.pinPages = false, 0
 }

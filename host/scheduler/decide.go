@@ -112,7 +112,7 @@ func (s *Scheduler) somethingFits() bool {
 	for _, q := range s.held {
 		if n := q.remaining(); n > 0 && q.state != Decoding && !fits {
 			n = s.chunk(entry{q: q, tokens: auto}, q.computed)
-			need := s.pagesFor(q.computed+n) - len(q.pages)
+			need := s.pagesFor(q.computed+n) - q.pages()
 			fits = n > 0 && (need <= 0 || s.room(need, false))
 		}
 	}

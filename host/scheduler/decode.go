@@ -54,10 +54,10 @@ func (s *Scheduler) byTurn(a, b *sequence) int {
 // makeRoom sees to it that the next token of a running sequence has a slot. It preempts the last
 // admitted sequences until that is so, in the end this one; then it reports false.
 func (s *Scheduler) makeRoom(q *sequence) bool {
-	if q.computed < len(q.pages)*s.options.PageSize {
+	if q.computed < q.pages()*s.options.PageSize {
 		return true
 	}
-	for !s.cache.Reserve(1) {
+	for !s.reserve(1) {
 		victim := s.victim(q)
 		s.preempt(victim, abi.PreemptedMemory)
 		if victim == q {
@@ -73,7 +73,7 @@ func (s *Scheduler) makeRoom(q *sequence) bool {
 func (s *Scheduler) victim(q *sequence) *sequence {
 	for i := len(s.held) - 1; i >= 0; i-- {
 		v := s.held[i]
-		if v == q || v.preemptable() && v.plannedAt != s.step && len(v.pages) > 0 {
+		if v == q || v.preemptable() && v.plannedAt != s.step && v.pages() > 0 {
 			return v
 		}
 	}

@@ -6,8 +6,6 @@ import (
 
 	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/batch"
-	"github.com/kvrelay/engine/host/kvcache"
-	"github.com/kvrelay/engine/host/prefix"
 )
 
 // A prompt may hold vectors in place of tokens (batch.Embedding). Such an item is computed in one
@@ -96,7 +94,7 @@ func (s *Scheduler) nameItems(q *sequence) {
 		e := &q.embeds[i]
 		number, ok := s.names.take(e.Digest)
 		if !ok {
-			s.cache.Reset()
+			s.Reset()
 			s.names.shrink(0)
 			s.names.last = -1
 			number, _ = s.names.take(e.Digest) // Sequences hold fewer items than there are numbers.
@@ -236,32 +234,4 @@ func (s *Scheduler) letIn() {
 		}
 	}
 	s.turn.order, s.turn.spare = order, s.turn.order
-}
-
-// match finds what the prefix cache holds of a prompt up to limit, short of the last position, and
-// of each item all or nothing.
-func (s *Scheduler) match(
-	q *sequence, limit int, pages []kvcache.PageID,
-) (prefix.Hit, []kvcache.PageID) {
-	for {
-		hit, pages := s.cache.Match(q.tokens[:limit], pages)
-		whole := q.whole(hit.Tokens)
-		if whole == hit.Tokens {
-			return hit, pages
-		}
-		s.cache.Undo(hit, pages)
-		pages, limit = pages[:0], whole+1
-	}
-}
-
-// peek is the length that match would find.
-func (s *Scheduler) peek(q *sequence) int {
-	for limit := q.target(); ; {
-		found := s.cache.Peek(q.tokens[:limit])
-		whole := q.whole(found)
-		if whole == found {
-			return found
-		}
-		limit = whole + 1
-	}
 }

@@ -9,7 +9,7 @@ import (
 // header fills in the step's header, but for the addresses, which are the sandbox's.
 func (s *Scheduler) header(costs StepCosts) abi.Header {
 	l, t := &s.limits, &s.table
-	free := s.cache.Available()
+	free := s.available()
 	reserve := l.ReservePages + len(s.held)
 	h := abi.Header{
 		Magic: abi.Magic, Minor: abi.Minor, HeaderSize: abi.HeaderSize,

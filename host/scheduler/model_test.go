@@ -26,11 +26,34 @@ func (s sight) hides(position, key int) bool {
 	return s.window > 0 && key <= position-s.window && key >= s.sinks
 }
 
-func newFakeModel(o Options) *fakeModel {
+func newFakeModel(o Options) *fakeModel { return newFakeDraft(o.PageSize, o.main()) }
+
+func newFakeDraft(pageSize int, m Memory) *fakeModel {
 	return &fakeModel{
-		pageSize: o.PageSize, sight: sight{o.Window, o.Sinks},
-		slots: make([]uint64, o.Pages*o.PageSize),
+		pageSize: pageSize, sight: sight{m.Window, m.Sinks},
+		slots: make([]uint64, m.Pages*pageSize),
 	}
+}
+
+// slides reports whether a position's page will have slid out when n positions are computed, by the
+// words of the definition.
+func (m *fakeModel) slides(position, n int) bool {
+	first := position - position%m.pageSize
+	return m.window > 0 && first+m.pageSize <= n-m.window+1 && first >= m.sinks
+}
+
+// entries is what a model must hold for tokens.
+func (s sight) entries(tokens []int32) (entries []uint64) {
+	for i, token := range tokens {
+		acc := uint64(7)
+		for k, entry := range entries {
+			if !s.hides(i, k) {
+				acc = mix(acc, entry)
+			}
+		}
+		entries = append(entries, entryOf(acc, token))
+	}
+	return entries
 }
 
 func mix(a, b uint64) uint64 {

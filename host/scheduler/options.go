@@ -75,11 +75,13 @@ type Options struct {
 	// Window is how many tokens, itself included, a token sees in every layer, 0 for all, and Sinks
 	// how many first ones it sees beside them. Pages that slid out are given back.
 	Window, Sinks int
+	// Drafts is the same of the models that run over the same tokens beside the main one.
+	Drafts []Memory
 	// Role is the instance's role, one of the abi.Role constants.
 	Role uint32
 	// Seed is mixed with the step's number into the seed that policies get.
 	Seed uint64
-	// KVBytesPerToken is the size of one token's KV over all layers.
+	// KVBytesPerToken is the size of one token's KV over all layers of all models.
 	KVBytesPerToken int
 }
 

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kvrelay/engine/abi"
@@ -14,6 +15,9 @@ type Plan struct {
 	Step uint64
 	// Batch is the input of the model. It may hold copies and no items; it must be run then, too.
 	Batch batch.Batch
+	// Drafts are the inputs of the models beside the main one: the same tokens over pages of their
+	// own, without logits.
+	Drafts []batch.Batch
 	// Samples names the sequence of each row of logits, in order. Commit takes one token for each.
 	Samples []SequenceID
 	// Chunks says whose each item of the batch is.
@@ -36,7 +40,20 @@ type Plan struct {
 }
 
 // Empty reports whether there is nothing to run.
-func (p *Plan) Empty() bool { return len(p.Batch.Items) == 0 && len(p.Batch.Copies) == 0 }
+func (p *Plan) Empty() bool {
+	if len(p.Batch.Items) > 0 || len(p.Batch.Copies) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(p.Drafts, func(b batch.Batch) bool { return len(b.Copies) > 0 })
+}
+
+// batch is the input of a model, the main one being 0.
+func (p *Plan) batch(model int) *batch.Batch {
+	if model == 0 {
+		return &p.Batch
+	}
+	return &p.Drafts[model-1]
+}
 
 // Chunk is the part [Start, End) of a sequence that an item computes.
 type Chunk struct {
@@ -59,6 +76,8 @@ type Send struct {
 	// for what slides out of the window: that is there until this step is committed, and its
 	// receiver has no slot for it later. kvcache.None is a page that has slid out.
 	Pages []kvcache.PageID
+	// Drafts are the same in the models beside the main one.
+	Drafts [][]kvcache.PageID
 	// Last is set with the chunk that ends the window.
 	Last bool
 }
@@ -74,6 +93,9 @@ type Grant struct {
 	Segments []int
 	// Pages is the sequence's page table, for [0, End), with kvcache.None where it has none.
 	Pages []kvcache.PageID
+	// Drafts are the Segments of the models beside the main one, DraftPages their Pages.
+	Drafts     [][]int
+	DraftPages [][]kvcache.PageID
 }
 
 // Shed is a request that the policy refused, and the reason it gave.
@@ -156,14 +178,19 @@ func (s *Scheduler) Plan(now time.Duration, costs StepCosts) *Plan {
 }
 
 func (s *Scheduler) clearPlan() {
-	if len(s.tails) > 0 {
+	if slices.ContainsFunc(s.models, func(m *memory) bool { return len(m.tails) > 0 }) {
 		panic("scheduler: Plan called before Commit or Abandon of the last plan")
 	}
 	p := &s.plan
-	clear(p.Batch.Items)
+	for i := range s.models {
+		b := p.batch(i)
+		clear(b.Items)
+		*b = batch.Batch{Items: b.Items[:0], Copies: b.Copies[:0]}
+	}
 	*p = Plan{
 		Step:      s.step,
-		Batch:     batch.Batch{Items: p.Batch.Items[:0], Copies: p.Batch.Copies[:0]},
+		Batch:     p.Batch,
+		Drafts:    p.Drafts,
 		Samples:   p.Samples[:0],
 		Chunks:    p.Chunks[:0],
 		Sends:     p.Sends[:0],
@@ -188,10 +215,13 @@ func (s *Scheduler) compute(q *sequence, tokens int, decode bool) {
 		logits = 1
 		p.Samples = append(p.Samples, q.id)
 	}
-	p.Batch.Items = append(p.Batch.Items, batch.Item{
-		Tokens: q.tokens[start:end], Start: start, Embeds: q.itemsIn(start, end),
-		Pages: q.pages[:s.pagesFor(end)], Logits: logits,
-	})
+	item := batch.Item{Tokens: q.tokens[start:end], Start: start, Embeds: q.itemsIn(start, end)}
+	for i := range s.models {
+		b := p.batch(i)
+		item.Pages = q.tables[i].pages[:s.pagesFor(end)]
+		b.Items = append(b.Items, item)
+	}
+	p.Batch.Items[len(p.Batch.Items)-1].Logits = logits
 	p.Chunks = append(p.Chunks, Chunk{ID: q.id, Start: start, End: end, Decode: decode})
 	if q.kind == RemoteSend {
 		s.remoteSend(q, start, end)
@@ -204,17 +234,6 @@ func (s *Scheduler) compute(q *sequence, tokens int, decode bool) {
 	q.plannedAt, q.lastSched = s.step, s.now
 	s.turn.budget -= tokens
 	s.touch(q)
-}
-
-// take moves reserved pages to a sequence.
-func (s *Scheduler) take(q *sequence, pages int) {
-	for range pages {
-		page, ok := s.pool.Take()
-		if !ok {
-			panic("scheduler: a reserved page is not there")
-		}
-		q.pages = append(q.pages, page)
-	}
 }
 
 // countIdle counts the steps that leave a runnable sequence out.

@@ -28,10 +28,10 @@ func (s *Scheduler) preemptOrdered(e *entry) {
 	case s.turn.preempted >= s.limits.MaxPreempt:
 		s.refuse(q, abi.RefusalMaxPreempt)
 	default:
-		before := s.cache.Available()
+		before := s.available()
 		s.preempt(q, abi.PreemptedPolicy)
 		s.turn.preempted++
-		e.freed = max(s.cache.Available()-before, 0)
+		e.freed = max(s.available()-before, 0)
 	}
 }
 

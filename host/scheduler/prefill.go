@@ -1,11 +1,6 @@
 package scheduler
 
-import (
-	"github.com/kvrelay/engine/abi"
-	"github.com/kvrelay/engine/host/batch"
-	"github.com/kvrelay/engine/host/kvcache"
-	"github.com/kvrelay/engine/host/prefix"
-)
+import "github.com/kvrelay/engine/abi"
 
 // prefill computes prompt chunks, local ones and those of remote sends alike, in the policy's order
 // and out of what the decodes left of the budget. What does not fit is passed over.
@@ -104,7 +99,7 @@ func (s *Scheduler) proceed(e entry) (tokens int, ok bool) {
 		s.refuseBarred(q)
 		return 0, false
 	}
-	need := s.pagesFor(q.computed+tokens) - len(q.pages)
+	need := s.pagesFor(q.computed+tokens) - q.pages()
 	if need <= 0 {
 		return tokens, true
 	}
@@ -114,7 +109,7 @@ func (s *Scheduler) proceed(e entry) (tokens int, ok bool) {
 		s.turn.closed = s.turn.closed || q.forcedAt == s.step
 		return 0, false
 	}
-	s.cache.Reserve(need + s.spare(false))
+	s.reserve(need + s.spare(false))
 	s.take(q, need)
 	return tokens, true
 }
@@ -129,29 +124,22 @@ func (s *Scheduler) admit(e entry) (tokens int, ok bool) {
 		s.turn.quota = s.turn.quota || why == abi.RefusalTenant
 		return 0, false
 	}
-	target := q.target()
-	hit, pages := s.match(q, target, q.pages[:0])
+	matched := s.match(q, q.target())
 	for {
-		tokens = s.chunk(e, hit.Tokens)
-		need := s.fresh(q, hit, len(pages), tokens)
-		if tokens > 0 && s.room(need, true) {
-			q.pages = pages
-			s.settle(q, hit, need)
+		tokens = s.chunk(e, matched)
+		if tokens > 0 && s.roomFor(q, tokens) {
+			s.settle(q)
+			s.countAdmission(q)
 			return tokens, true
 		}
-		if tokens == 0 || hit.Tail == kvcache.None || hit.TakeOver {
+		if tokens == 0 || !s.copies() {
 			break
 		}
 		// The tail's page, kept for the copy, may be the one that is missing.
-		less := hit.Path.Tokens()
-		if s.options.Window == 0 && q.item(less) == nil {
-			hit = s.cache.DropTail(hit)
-			continue
-		}
-		s.cache.Undo(hit, pages)
-		hit, pages = s.match(q, less+1, pages[:0])
+		s.undo()
+		matched = s.match(q, matched-matched%s.options.PageSize+1)
 	}
-	s.cache.Undo(hit, pages)
+	s.undo()
 	s.refuseBarred(q)
 	if tokens > 0 { // Pages were missing, not budget.
 		s.refuse(q, abi.RefusalPages)
@@ -176,10 +164,10 @@ func (s *Scheduler) shut(q *sequence) uint64 {
 	return 0
 }
 
-// room is the one predicate that admits a chunk: the pages it needs, and those to spare, must be
-// free or evictable.
+// room is the one predicate that lets a sequence go on that has pages: those it needs, and those to
+// spare, must be free or evictable in each model. roomFor is the same for one that has none.
 func (s *Scheduler) room(need int, admission bool) bool {
-	return need+s.spare(admission) <= s.cache.Available()-s.turn.owed
+	return need+s.spare(admission) <= s.available()-s.turn.owed
 }
 
 // spare is how many pages a chunk must leave free: one for each sequence that holds pages, this one
@@ -195,35 +183,13 @@ func (s *Scheduler) spare(admission bool) int {
 	return spare
 }
 
-// settle makes what was matched, and so many new pages, the sequence's own.
-func (s *Scheduler) settle(q *sequence, hit prefix.Hit, need int) {
-	s.cache.Reserve(need + s.spare(true))
-	tail := hit.Tokens % s.options.PageSize
-	switch {
-	case hit.TakeOver:
-		q.pages = append(q.pages, s.cache.TakeTail(hit))
-	case tail > 0:
-		s.take(q, 1)
-		need--
-		// Referenced until the copy has run, so that nobody is given the source meanwhile.
-		s.tails = append(s.tails, hit.Tail)
-		s.plan.Batch.Copies = append(s.plan.Batch.Copies, batch.Copy{
-			From: hit.Tail, To: q.pages[len(q.pages)-1], Tokens: tail,
-		})
-		s.copied = append(s.copied, q)
-	}
-	if q.kind == PrepareReceive {
-		s.reserve(q)
-	} else {
-		s.take(q, need)
-	}
-	q.path, q.computed, q.matched = hit.Path, hit.Tokens, hit.Tokens
-	s.recount(q)
+// countAdmission counts a sequence that got its first pages, or got some again.
+func (s *Scheduler) countAdmission(q *sequence) {
 	if q.preempted == 0 {
-		q.cached = hit.Tokens
+		q.cached = q.matched
 	}
 	s.turn.admitted++
 	s.admitted(q)
-	s.matched += uint64(hit.Tokens)
+	s.matched += uint64(q.matched)
 	s.queried += uint64(q.target())
 }

@@ -37,11 +37,18 @@ func (s *Scheduler) prepare(q *sequence) {
 	s.dequeue(q)
 	s.hold(q)
 	s.move(q, Prepared)
-	s.plan.Grants = append(s.plan.Grants, Grant{
-		ID: q.id, Matched: q.matched, End: q.end, Pages: q.pages,
-		Segments: kvcache.AppendSegments(
-			nil, s.written(q), s.options.PageSize, q.matched, q.end),
-	})
+	g := Grant{ID: q.id, Matched: q.matched, End: q.end}
+	for i, m := range s.models {
+		t := &q.tables[i]
+		segments := kvcache.AppendSegments(
+			nil, m.written(q, t), s.options.PageSize, q.matched, q.end)
+		if i == 0 {
+			g.Pages, g.Segments = t.pages, segments
+			continue
+		}
+		g.Drafts, g.DraftPages = append(g.Drafts, segments), append(g.DraftPages, t.pages)
+	}
+	s.plan.Grants = append(s.plan.Grants, g)
 }
 
 // Receiving says that a writer opened the reservation: prepared → receiving.
@@ -77,7 +84,7 @@ func (s *Scheduler) Delivered(id SequenceID, end int) error {
 		s.truncate(q)
 	}
 	s.slide(q)
-	s.cache.Publish(&q.path, q.tokens[:q.computed], q.pages, true)
+	s.publish(q, true)
 	s.touch(q)
 	return nil
 }
@@ -152,30 +159,16 @@ func (s *Scheduler) Quarantine(id SequenceID) error {
 	return nil
 }
 
-// isolate moves the pages that a writer may write to from the sequence to quarantine. They are the
-// sequence's alone: what it matched comes before them, and undelivered pages are not in the tree.
-func (s *Scheduler) isolate(q *sequence) {
-	own := q.matched / s.options.PageSize
-	pages := []kvcache.PageID{}
-	for _, page := range q.pages[own:] {
-		if page != kvcache.None {
-			s.pool.Quarantine(page)
-			pages = append(pages, page)
-		}
-	}
-	q.pages = q.pages[:own]
-	s.quarantine[q.id] = pages
-}
-
 // Release says that the writer of a quarantined reservation is fenced: its pages are free.
 func (s *Scheduler) Release(id SequenceID) error {
-	pages, ok := s.quarantine[id]
-	if !ok {
+	if s.models[0].quarantine[id] == nil {
 		return fmt.Errorf("release: sequence %d has nothing in quarantine: %w", id, ErrUnknown)
 	}
-	for _, page := range pages {
-		s.pool.Fence(page)
+	for _, m := range s.models {
+		for _, page := range m.quarantine[id] {
+			m.pool.Fence(page)
+		}
+		delete(m.quarantine, id)
 	}
-	delete(s.quarantine, id)
 	return nil
 }

@@ -32,7 +32,7 @@ func TestRandom(t *testing.T) {
 		"quarantined", "refused: queue full", "refused: too long", "refused: pin", "pinned",
 		"evicted", "garbage", "failed", "slid", "not sent", "delivered in vain",
 		"vectors", "barred", "refused: item", "item matched",
-		"taken", "shed",
+		"taken", "shed", "drafts", "drafts matched",
 	} {
 		if marks[mark] == 0 && *seeds >= 200 {
 			t.Errorf("no seed reached %q", mark)
@@ -144,19 +144,24 @@ func (w *world) open(c *client) error {
 		w.marks["started"]++
 		return w.s.StartGenerate(id, w.r.IntN(c.grant.Matched+1))
 	}
-	wr := &writer{id: id, values: c.entries[c.grant.Matched:c.grant.End]}
-	for i := range c.grant.Segments[0] {
-		at, n := c.grant.Segments[1+2*i], c.grant.Segments[2+2*i]
-		for k := range n {
-			if at < 0 {
-				k = 0
+	wr := &writer{id: id, length: c.grant.End - c.grant.Matched}
+	for m, segments := range append([][]int{c.grant.Segments}, c.grant.Drafts...) {
+		var flat []int
+		for i := range segments[0] {
+			at, n := segments[1+2*i], segments[2+2*i]
+			for k := range n {
+				if at < 0 {
+					k = 0
+				}
+				flat = append(flat, at+k)
 			}
-			wr.flat = append(wr.flat, at+k)
 		}
-	}
-	if len(wr.flat) != c.grant.End-c.grant.Matched {
-		return fmt.Errorf("grant %d: %d slots for [%d, %d)",
-			id, len(wr.flat), c.grant.Matched, c.grant.End)
+		if len(flat) != wr.length {
+			return fmt.Errorf("grant %d: %d slots for [%d, %d) in model %d",
+				id, len(flat), c.grant.Matched, c.grant.End, m)
+		}
+		wr.flats = append(wr.flats, flat)
+		wr.values = append(wr.values, c.entries[m][c.grant.Matched:c.grant.End])
 	}
 	c.writer = wr
 	w.writers = append(w.writers, wr)
@@ -174,7 +179,7 @@ func (w *world) receive(c *client) error {
 	case q.delivered:
 		w.marks["started"]++
 		return w.s.StartGenerate(id, w.r.IntN(q.computed+1))
-	case wr.written == len(wr.flat) || w.r.IntN(8) == 0:
+	case wr.written == wr.length || w.r.IntN(8) == 0:
 		w.marks["delivered"]++
 		wr.released = true
 		end := c.grant.Matched + wr.written
@@ -215,19 +220,24 @@ func (w *world) write() {
 			continue
 		case wr.gone:
 			w.marks["garbage"]++
-			for _, slot := range wr.flat {
-				if slot >= 0 {
-					w.m.slots[slot] = w.r.Uint64()
+			for m, flat := range wr.flats {
+				for _, slot := range flat {
+					if slot >= 0 {
+						w.models[m].slots[slot] = w.r.Uint64()
+					}
 				}
 			}
 		default:
 			for range w.r.IntN(4) {
-				if wr.written < len(wr.flat) {
-					if slot := wr.flat[wr.written]; slot >= 0 {
-						w.m.slots[slot] = wr.values[wr.written]
-					}
-					wr.written++
+				if wr.written == wr.length {
+					break
 				}
+				for m, flat := range wr.flats {
+					if slot := flat[wr.written]; slot >= 0 {
+						w.models[m].slots[slot] = wr.values[m][wr.written]
+					}
+				}
+				wr.written++
 			}
 		}
 		left = append(left, wr)
@@ -246,34 +256,38 @@ func (w *world) granted(g *Grant) {
 func (w *world) send(p *Send) {
 	c := w.client(p.ID)
 	c.chunks++
-	for _, run := range [][2]int{{p.CachedStart, p.CachedEnd}, {p.FreshStart, p.FreshEnd}} {
-		for at := run[0]; at < run[1]; at++ {
-			if _, twice := c.sent[at]; twice {
-				panic(fmt.Sprintf("sequence %d sends position %d twice", p.ID, at))
-			}
-			c.sent[at] = p.Pages[at/w.o.PageSize]
-			if w.slides(at, c.req.End) {
-				w.marks["not sent"]++
-				c.sent[at] = kvcache.None
-			} else if c.sent[at] == kvcache.None {
-				panic(fmt.Sprintf("sequence %d is to send position %d, which is gone", p.ID, at))
-			}
-		}
+	for m, pages := range append([][]kvcache.PageID{p.Pages}, p.Drafts...) {
+		w.announce(p, m, pages)
 	}
 	if p.Last {
 		w.marks["sent"]++
-		if len(c.sent) != c.req.End-c.req.Begin {
-			panic(fmt.Sprintf("sequence %d sent %d positions of [%d, %d)",
-				p.ID, len(c.sent), c.req.Begin, c.req.End))
+		for _, sent := range c.sent {
+			if len(sent) != c.req.End-c.req.Begin {
+				panic(fmt.Sprintf("sequence %d sent %d positions of [%d, %d)",
+					p.ID, len(sent), c.req.Begin, c.req.End))
+			}
 		}
 	}
 }
 
-// slides reports whether a position's page will have slid out when n positions are computed, by the
-// words of the definition.
-func (w *world) slides(position, n int) bool {
-	first := position - position%w.o.PageSize
-	return w.o.Window > 0 && first+w.o.PageSize <= n-w.o.Window+1 && first >= w.o.Sinks
+// announce notes the positions of one model.
+func (w *world) announce(p *Send, model int, pages []kvcache.PageID) {
+	c, o := w.client(p.ID), w.models[model]
+	sent := c.sent[model]
+	for _, run := range [][2]int{{p.CachedStart, p.CachedEnd}, {p.FreshStart, p.FreshEnd}} {
+		for at := run[0]; at < run[1]; at++ {
+			if _, twice := sent[at]; twice {
+				panic(fmt.Sprintf("sequence %d sends position %d twice", p.ID, at))
+			}
+			sent[at] = pages[at/o.pageSize]
+			if o.slides(at, c.req.End) {
+				w.marks["not sent"]++
+				sent[at] = kvcache.None
+			} else if sent[at] == kvcache.None {
+				panic(fmt.Sprintf("sequence %d is to send position %d, which is gone", p.ID, at))
+			}
+		}
+	}
 }
 
 // drain lets everything come to its end under the policy at hand, and then empties the cache.

@@ -12,10 +12,13 @@ import (
 func (s *Scheduler) remoteSend(q *sequence, start, end int) {
 	send := Send{
 		ID: q.id, FreshStart: max(start, q.begin), FreshEnd: max(end, q.begin),
-		Pages: q.pages[:s.pagesFor(end)], Last: end == q.end,
+		Pages: q.tables[0].pages[:s.pagesFor(end)], Last: end == q.end,
 	}
 	if !q.announced && q.begin < start {
 		send.CachedStart, send.CachedEnd = q.begin, start
+	}
+	for i := range s.models[1:] {
+		send.Drafts = append(send.Drafts, q.tables[1+i].pages[:s.pagesFor(end)])
 	}
 	q.sending = true
 	s.plan.Sends = append(s.plan.Sends, send)
@@ -38,7 +41,7 @@ func (s *Scheduler) SendReleased(id SequenceID) error {
 	if q.discard {
 		fate = prefix.Drop
 	} else {
-		s.cache.Publish(&q.path, q.tokens[:q.computed], q.pages, true)
+		s.publish(q, true)
 	}
 	s.giveBack(q, fate)
 	s.forget(q)

@@ -15,6 +15,7 @@
 //  5. One predicate admits a chunk: need + one page for each running and admitted sequence fits
 //     what is free or evictable.
 //  6. A page table holds what later positions see and nothing else (window.go).
+//  7. What a sequence has computed and matched is the same in every model (memory.go).
 package scheduler
 
 import (
@@ -22,8 +23,7 @@ import (
 	"time"
 
 	"github.com/kvrelay/engine/abi"
-	"github.com/kvrelay/engine/host/kvcache"
-	"github.com/kvrelay/engine/host/prefix"
+	"github.com/kvrelay/engine/host/batch"
 )
 
 // Scheduler is the state of all sequences of one engine.
@@ -32,29 +32,23 @@ type Scheduler struct {
 	limits  Limits
 	policy  Policy
 	builtin FCFS
-	pool    *kvcache.Pool
-	cache   *prefix.Cache
+	models  []*memory // The main model's first.
 
 	byID map[SequenceID]*sequence // For look-ups only, never walked where order shows.
 	// queue is waiting without pages, by arrival; held has pages, or a claim to some, in order of
 	// admission; leaving is finished and still read by a transfer.
 	queue, held, leaving []*sequence
-	quarantine           map[SequenceID][]kvcache.PageID
 
-	states      [States]int
-	moves       [States][States]uint64
-	pinPromised int // Pages that queued pinned prompts will pin.
-	preempted   uint64
-	matched     uint64
-	queried     uint64
+	states    [States]int
+	moves     [States][States]uint64
+	preempted uint64
+	matched   uint64
+	queried   uint64
 
-	step uint64
-	now  time.Duration
-	plan Plan
-	// tails are the sources of the plan's copies, referenced until it has run; copied the
-	// sequences that wait for them.
-	tails  []kvcache.PageID
-	copied []*sequence
+	step   uint64
+	now    time.Duration
+	plan   Plan
+	copied []*sequence // They wait for the plan's copies.
 	turn   turn
 	table  table
 	judge  abi.Judge
@@ -72,27 +66,23 @@ type Scheduler struct {
 
 // New returns an empty scheduler. A nil policy means the built-in one.
 func New(o Options, policy Policy) (*Scheduler, error) {
-	if o.PageSize < 1 || o.Pages < 2 || o.MaxModelLen < 1 {
-		return nil, fmt.Errorf("scheduler: %d pages of %d tokens for a length of %d: "+
-			"need at least 2, 1, 1",
-			o.Pages, o.PageSize, o.MaxModelLen)
+	if o.PageSize < 1 || o.MaxModelLen < 1 {
+		return nil, fmt.Errorf("scheduler: pages of %d tokens for a length of %d: need at least 1",
+			o.PageSize, o.MaxModelLen)
 	}
-	if o.Window < 0 || o.Sinks < 0 || o.Sinks > 0 && o.Window == 0 {
-		return nil, fmt.Errorf("scheduler: a window of %d tokens and %d sinks: neither may be "+
-			"negative, and sinks need a window", o.Window, o.Sinks)
+	s := &Scheduler{options: o, byID: map[SequenceID]*sequence{}, names: newNames()}
+	for i, m := range append([]Memory{o.main()}, o.Drafts...) {
+		if err := m.check(); err != nil {
+			return nil, fmt.Errorf("scheduler: model %d: %w", i, err)
+		}
+		s.models = append(s.models, newMemory(o, m))
 	}
 	limits, err := o.Limits.complete()
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{
-		options: o, limits: limits,
-		pool: kvcache.NewPool(o.Pages), byID: map[SequenceID]*sequence{},
-		quarantine: map[SequenceID][]kvcache.PageID{}, names: newNames(),
-	}
-	s.cache = prefix.New(s.pool, prefix.Options{
-		PageSize: o.PageSize, Budget: o.PrefixPages, Window: o.Window, Sinks: o.Sinks,
-	})
+	s.limits = limits
+	s.plan.Drafts = make([]batch.Batch, len(o.Drafts))
 	s.table.grow(limits.MaxQueue + limits.MaxSeqs)
 	s.events.list = make([]abi.Event, 0, abi.LimitEvents)
 	s.SetTenant(0, 0, 0)
@@ -182,7 +172,11 @@ func (s *Scheduler) Info(id SequenceID) (info Info, ok bool) {
 }
 
 // Reset forgets the prefix cache, pinned prompts included, as far as no sequence references it.
-func (s *Scheduler) Reset() { s.cache.Reset() }
+func (s *Scheduler) Reset() {
+	for _, m := range s.models {
+		m.cache.Reset()
+	}
+}
 
 // pagesFor is the number of pages that hold so many tokens.
 func (s *Scheduler) pagesFor(tokens int) int {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,17 +20,19 @@ var update = flag.Bool("update", false, "write what the scripts print into testd
 // script runs commands against one scheduler. Sequences have names, prompts are texts that share
 // tokens only where they say so. Lines starting with > are the expected output.
 type script struct {
-	t     *testing.T
-	o     Options
-	s     *Scheduler
-	m     *fakeModel
-	texts map[string][]int32
-	items map[string][]batch.Embedding // Of the texts that have vectors.
-	ids   map[string]SequenceID
-	names map[SequenceID]string
-	fresh int32
-	peak  int // Most pages held at once.
-	now   time.Duration
+	t *testing.T
+	o Options
+	s *Scheduler
+	m *fakeModel
+	// drafts are the models beside it.
+	drafts []*fakeModel
+	texts  map[string][]int32
+	items  map[string][]batch.Embedding // Of the texts that have vectors.
+	ids    map[string]SequenceID
+	names  map[SequenceID]string
+	fresh  int32
+	peak   int // Most pages held at once.
+	now    time.Duration
 }
 
 // TestScenario runs testdata/*.txt: a line "== NAME" begins a scenario on an empty scheduler.
@@ -136,11 +139,18 @@ func (sc *script) options(words []string) string {
 			MaxIdleSteps: or("idle", 0), MaxEmptySteps: or("empty", 0),
 		},
 	}
+	if pages := or("D", 0); pages > 0 {
+		sc.o.Drafts = []Memory{{Pages: pages, PrefixPages: -1, Window: or("DW", 0),
+			Sinks: or("Dsinks", 0)}}
+	}
 	var err error
 	if sc.s, err = New(sc.o, nil); err != nil {
 		return err.Error()
 	}
-	sc.m = newFakeModel(sc.o)
+	sc.m, sc.drafts = newFakeModel(sc.o), nil
+	for _, m := range sc.o.Drafts {
+		sc.drafts = append(sc.drafts, newFakeDraft(sc.o.PageSize, m))
+	}
 	sc.peak = 0
 	return ""
 }
@@ -230,6 +240,17 @@ func (sc *script) step() string {
 	if err != nil {
 		sc.t.Fatal(err)
 	}
+	for i, m := range sc.drafts {
+		if _, err := m.run(&p.Drafts[i]); err != nil {
+			sc.t.Fatal(err)
+		}
+		for k := range p.Drafts[i].Items {
+			if draft := &p.Drafts[i].Items[k]; draft.Start != p.Batch.Items[k].Start ||
+				!slices.Equal(draft.Tokens, p.Batch.Items[k].Tokens) || draft.Logits > 0 {
+				sc.t.Errorf("the draft computes %+v, the main model %+v", draft, p.Batch.Items[k])
+			}
+		}
+	}
 	tokens := make([]int32, len(rows))
 	for i := range tokens {
 		sc.fresh++
@@ -244,28 +265,37 @@ func (sc *script) step() string {
 
 // grant says what a reservation got.
 func (sc *script) grant(g *Grant) string {
-	sum, slid := 0, 0
-	for i := range g.Segments[0] {
-		if g.Segments[1+2*i] < 0 {
-			slid += g.Segments[2+2*i]
-		} else {
-			sum += g.Segments[2+2*i]
-		}
-	}
-	text := fmt.Sprintf("grant:%s matched=%d slots=%d", sc.names[g.ID], g.Matched, sum)
-	if slid > 0 {
-		text += fmt.Sprintf(" slid=%d", slid)
-	}
+	text := fmt.Sprintf("grant:%s matched=%d%s", sc.names[g.ID], g.Matched, slotsOf(g.Segments))
 	info, _ := sc.s.Info(g.ID)
-	return text + fmt.Sprintf(" pages=%d", info.Pages)
+	text += fmt.Sprintf(" pages=%d", info.Pages)
+	for _, segments := range g.Drafts {
+		text += " draft:" + slotsOf(segments)
+	}
+	return text
 }
 
-// held lists the pages of a sequence's table that are there: "0 14-18".
-func (sc *script) held(name string) string {
-	q, out := sc.s.byID[sc.ids[name]], ""
-	for k := 0; k < len(q.pages); k++ {
+// slotsOf counts the slots of [nseg, pos, len, ...].
+func slotsOf(segments []int) string {
+	sum, slid := 0, 0
+	for i := range segments[0] {
+		if segments[1+2*i] < 0 {
+			slid += segments[2+2*i]
+		} else {
+			sum += segments[2+2*i]
+		}
+	}
+	if slid > 0 {
+		return fmt.Sprintf(" slots=%d slid=%d", sum, slid)
+	}
+	return fmt.Sprintf(" slots=%d", sum)
+}
+
+// held lists the pages of a sequence's table in a model that are there: "0 14-18".
+func (sc *script) held(name string, model int) string {
+	pages, out := sc.s.byID[sc.ids[name]].tables[model].pages, ""
+	for k := 0; k < len(pages); k++ {
 		first := k
-		for k < len(q.pages) && q.pages[k] != kvcache.None {
+		for k < len(pages) && pages[k] != kvcache.None {
 			k++
 		}
 		switch {

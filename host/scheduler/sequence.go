@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kvrelay/engine/host/batch"
-	"github.com/kvrelay/engine/host/kvcache"
 	"github.com/kvrelay/engine/host/prefix"
 )
 
@@ -42,14 +41,10 @@ type sequence struct {
 	// begin and end are the KV window; Local has none.
 	begin, end int
 
-	// pages is the page table, None where a page slid out of the window; gone counts those, and
-	// slid is the index up to which all have gone that could. path is how much of it is in the
-	// prefix tree, computed how many positions have their KV in it. matched of them came from the
-	// prefix cache when the pages were taken.
-	pages    []kvcache.PageID
-	gone     int
-	slid     int
-	path     prefix.Path
+	// tables has the pages of each model, the main one first, for as many positions in each.
+	// computed is how many positions have their KV in them. matched of them came from the prefix
+	// cache when the pages were taken.
+	tables   []pageTable
 	computed int
 	matched  int
 	hint     int // What the prefix cache held when it was last asked; waiting sequences only.
@@ -69,7 +64,6 @@ type sequence struct {
 	leaseLeft         uint32        // As policies were last told, milliseconds.
 
 	pin       bool // The prompt shall be pinned once it is computed.
-	pinPages  int  // Pages promised for that.
 	holds     bool // It is in Scheduler.held.
 	delivered bool // A received sequence: the writer has gone.
 	announced bool // A remote send: its first chunk ran, so cached positions have been sent.
@@ -122,8 +116,11 @@ func (q *sequence) remaining() int {
 
 func (q *sequence) generated() int { return len(q.tokens) - q.prompt }
 
-// pagesHeld is how many pages it references.
-func (q *sequence) pagesHeld() int { return len(q.pages) - q.gone }
+// pages is how many pages each of its tables has, those that slid out included.
+func (q *sequence) pages() int { return len(q.tables[0].pages) }
+
+// pagesHeld is how many pages of the main model it references.
+func (q *sequence) pagesHeld() int { return q.tables[0].held() }
 
 // preemptable reports whether its pages may be taken: nobody outside relies on them.
 func (q *sequence) preemptable() bool {
@@ -193,9 +190,12 @@ func (s *Scheduler) unhold(q *sequence) {
 
 // giveBack returns all pages of a sequence and forgets what was computed.
 func (s *Scheduler) giveBack(q *sequence, fate prefix.Fate) {
-	s.cache.Release(q.path, q.pages, fate, q.matched/s.options.PageSize)
-	q.pages, q.path = q.pages[:0], prefix.Path{}
-	q.gone, q.slid = 0, 0
+	for i, m := range s.models {
+		t := &q.tables[i]
+		m.cache.Release(t.path, t.pages, fate, q.matched/s.options.PageSize)
+		t.pages, t.path = t.pages[:0], prefix.Path{}
+		t.gone, t.slid = 0, 0
+	}
 	q.computed, q.matched = 0, 0
 	s.touch(q)
 }

@@ -8,7 +8,7 @@ import (
 // Submit queues a request, or refuses it: ErrQueueFull, ErrTooLong, ErrWindow, ErrEmptyPrompt,
 // ErrItem, ErrMaxNew, ErrDuplicate, ErrPinTooLarge. What is queued fits an empty cache.
 func (s *Scheduler) Submit(r Request) error {
-	if _, exists := s.byID[r.ID]; exists || s.quarantine[r.ID] != nil {
+	if _, exists := s.byID[r.ID]; exists || s.models[0].quarantine[r.ID] != nil {
 		return fmt.Errorf("sequence %d: %w", r.ID, ErrDuplicate)
 	}
 	if err := s.window(&r); err != nil {
@@ -30,6 +30,7 @@ func (s *Scheduler) Submit(r Request) error {
 		class: r.Class, peer: r.Peer, predicted: r.PredictedOutput, userTag: r.UserTag,
 		group: r.Group, tokenGap: r.TokenGap, prefixHash: s.prefixHash(r.Prompt),
 		pin: r.Pinned, slot: -1, embeds: r.Embeds,
+		tables: make([]pageTable, len(s.models)),
 	}
 	if r.Kind == RemoteSend {
 		q.tokens = q.tokens[:r.End]
@@ -38,8 +39,7 @@ func (s *Scheduler) Submit(r Request) error {
 	}
 	s.nameItems(q)
 	if r.Pinned {
-		q.pinPages = s.options.Holds(q.prompt, 1)
-		s.pinPromised += q.pinPages
+		s.promise(q)
 	}
 	q.hint = s.peek(q)
 	s.byID[r.ID] = q
@@ -90,20 +90,34 @@ func (s *Scheduler) fits(r *Request) error {
 	if r.Kind == RemoteSend {
 		kv = r.End
 	}
-	taken := s.cache.Counts().Pinned + s.pinPromised
-	if need, left := s.holds(r, kv), s.options.Pages-taken; need+1 > left {
+	for i, m := range s.models {
+		if err := m.fits(r, kv, s.limits.ChunkAlign); err != nil {
+			if i > 0 {
+				err = fmt.Errorf("draft %d: %w", i, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// fits refuses what one model's pages could not hold.
+func (m *memory) fits(r *Request, kv, align int) error {
+	o := &m.options
+	taken := m.cache.Counts().Pinned + m.pinPromised
+	if need, left := m.holds(r, kv, align), o.Pages-taken; need+1 > left {
 		return fmt.Errorf("%d tokens need %d pages and one to spare, the cache has %d: %w",
 			kv, need, left, ErrTooLong)
 	}
 	if !r.Pinned {
 		return nil
 	}
-	pages, full := s.options.Holds(len(r.Prompt), 1),
-		s.holds(&Request{Kind: PrepareReceive}, most)
-	if s.cache.Off() || s.options.Pages-taken-pages < full+1 {
+	pages := o.Holds(len(r.Prompt), 1)
+	full := m.holds(&Request{Kind: PrepareReceive}, o.MaxModelLen, align)
+	if m.cache.Off() || o.Pages-taken-pages < full+1 {
 		return fmt.Errorf("pinning %d of %d pages, %d pinned already, must leave %d for "+
 			"a full request: %w",
-			pages, s.options.Pages, taken, full+1, ErrPinTooLarge)
+			pages, o.Pages, taken, full+1, ErrPinTooLarge)
 	}
 	return nil
 }

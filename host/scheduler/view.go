@@ -203,11 +203,11 @@ func (s *Scheduler) record(q *sequence) abi.Record {
 		r.CachedTokens = uint32(q.hint)
 		r.PagesNeeded = s.needs(q, s.pagesFor(q.target())-q.hint/s.options.PageSize)
 	case q.state == Decoding:
-		if q.computed == len(q.pages)*s.options.PageSize {
+		if q.computed == q.pages()*s.options.PageSize {
 			r.PagesNeeded = 1
 		}
 	case q.state == Prefilling || q.state == Waiting:
-		r.PagesNeeded = s.needs(q, max(s.pagesFor(q.target())-len(q.pages), 0))
+		r.PagesNeeded = s.needs(q, max(s.pagesFor(q.target())-q.pages(), 0))
 	}
 	return r
 }

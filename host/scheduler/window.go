@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/kvrelay/engine/host/kvcache"
-	"github.com/kvrelay/engine/host/prefix"
 )
 
 // In a model whose every layer has one sliding window, the position n sees positions [n-Window+1,
@@ -54,88 +53,100 @@ func (o Options) Least(tokens int) int {
 
 // holds is Least for one request whose keys and values are so many tokens, under the limits that
 // hold now.
-func (s *Scheduler) holds(r *Request, tokens int) int {
-	o := s.options
-	o.ChunkAlign = max(s.limits.ChunkAlign, longest(r.Embeds))
+func (m *memory) holds(r *Request, tokens, align int) int {
+	o := m.options
+	o.ChunkAlign = max(align, longest(r.Embeds))
 	if r.Kind == PrepareReceive {
 		return o.Least(tokens)
 	}
 	return o.Holds(tokens, o.ChunkAlign)
 }
 
-// chunkMax is the longest chunk: as long as the limits say, and with a window as short as a pool
-// needs it to be that is smaller than a request.
+// chunkMax is the longest chunk: as long as the limits say, and with a window as short as the
+// tightest pool needs it to be that is smaller than a request.
 func (s *Scheduler) chunkMax() int {
-	o, most := &s.options, s.limits.ChunkMax
+	most := s.limits.ChunkMax
+	for _, m := range s.models {
+		most = min(most, m.chunkMax(s.limits.ChunkAlign, most))
+	}
+	return most
+}
+
+func (m *memory) chunkMax(align, most int) int {
+	o := &m.options
 	if o.Window == 0 {
 		return most
 	}
-	left := o.Pages - s.cache.Counts().Pinned - s.pinPromised - 1
-	if s.pagesFor(o.MaxModelLen) <= left {
+	left := o.Pages - m.cache.Counts().Pinned - m.pinPromised - 1
+	if (o.MaxModelLen+o.PageSize-1)/o.PageSize <= left {
 		return most
 	}
 	fits := (left-o.sinkPages()-1)*o.PageSize - o.Window + 2
-	return min(most, max(fits-fits%s.limits.ChunkAlign, s.limits.ChunkAlign))
+	return max(fits-fits%align, align)
 }
 
 // slid returns the pages [from, to) that are gone from a table once n positions are computed.
-func (s *Scheduler) slid(n int) (from, to int) {
-	from = s.options.sinkPages()
-	return from, max(from, s.options.firstSeen(n))
+func (o *Options) slid(n int) (from, to int) {
+	from = o.sinkPages()
+	return from, max(from, o.firstSeen(n))
 }
 
-// slide gives back what slid out of a sequence's window.
+// slide gives back what slid out of a sequence's windows.
 func (s *Scheduler) slide(q *sequence) {
-	from, to := s.slid(q.computed)
-	from = max(from, q.slid)
-	if from >= to {
-		return
-	}
-	q.slid = to
-	for _, page := range q.pages[from:to] {
-		if page != kvcache.None {
-			q.gone++
+	for i, m := range s.models {
+		t := &q.tables[i]
+		from, to := m.options.slid(q.computed)
+		from = max(from, t.slid)
+		if from >= to {
+			continue
 		}
+		t.slid = to
+		for _, page := range t.pages[from:to] {
+			if page != kvcache.None {
+				t.gone++
+			}
+		}
+		m.cache.Slide(t.pages, from, to, q.matched/s.options.PageSize)
+		s.touch(q)
 	}
-	s.cache.Slide(q.pages, from, to, q.matched/s.options.PageSize)
-	s.touch(q)
 }
 
 // reserve gives a reservation, beyond the pages it has, those that its end will see.
-func (s *Scheduler) reserve(q *sequence) {
-	from, to := s.slid(q.end)
-	for k := len(q.pages); k < s.pagesFor(q.end); k++ {
+func (m *memory) reserve(q *sequence, t *pageTable) {
+	from, to := m.options.slid(q.end)
+	for k := len(t.pages); k*m.options.PageSize < q.end; k++ {
 		if k >= from && k < to {
-			q.pages = append(q.pages, kvcache.None)
+			t.pages = append(t.pages, kvcache.None)
 		} else {
-			s.take(q, 1)
+			m.take(t, 1)
 		}
 	}
 }
 
-// fresh is how many new pages a match and so many tokens after it need.
-func (s *Scheduler) fresh(q *sequence, hit prefix.Hit, pages, tokens int) int {
-	end := s.pagesFor(hit.Tokens + tokens)
-	need := end - pages
-	if hit.TakeOver {
-		need--
+// fresh notes how many new pages what was matched and so many tokens after it need.
+func (m *memory) fresh(q *sequence, tokens int) {
+	o, g := &m.options, &m.grip
+	pages := func(n int) int { return (n + o.PageSize - 1) / o.PageSize }
+	end := pages(g.hit.Tokens + tokens)
+	g.need = end - len(g.pages)
+	if g.hit.TakeOver {
+		g.need--
 	}
 	if q.kind == PrepareReceive {
-		from, to := s.slid(q.end)
-		from = max(from, s.pagesFor(hit.Tokens))
-		need -= max(0, min(to, end)-from)
+		from, to := o.slid(q.end)
+		from = max(from, pages(g.hit.Tokens))
+		g.need -= max(0, min(to, end)-from)
 	}
-	return need
 }
 
-// written is the page table of a reservation as its writer shall see it: None for all that will
-// have slid out, though the sequence may hold some of it until then.
-func (s *Scheduler) written(q *sequence) []kvcache.PageID {
-	from, to := s.slid(q.end)
+// written is a reservation's page table as its writer shall see it: None for all that will have
+// slid out, though the sequence may hold some of it until then.
+func (m *memory) written(q *sequence, t *pageTable) []kvcache.PageID {
+	from, to := m.options.slid(q.end)
 	if from >= to {
-		return q.pages
+		return t.pages
 	}
-	pages := append([]kvcache.PageID{}, q.pages...)
+	pages := append([]kvcache.PageID{}, t.pages...)
 	for k := from; k < to; k++ {
 		pages[k] = kvcache.None
 	}
@@ -146,63 +157,48 @@ func (s *Scheduler) written(q *sequence) []kvcache.PageID {
 // written: all of them, or, where the next one would see some that were not sent because they will
 // have slid out by the reservation's end, only what was matched.
 func (s *Scheduler) received(q *sequence, end int) int {
-	from, to := s.slid(q.end)
-	from = max(from, q.matched/s.options.PageSize, s.options.firstSeen(end))
-	if from < min(to, s.pagesFor(end)) {
-		return q.matched
+	for _, m := range s.models {
+		from, to := m.options.slid(q.end)
+		from = max(from, q.matched/s.options.PageSize, m.options.firstSeen(end))
+		if from < min(to, s.pagesFor(end)) {
+			return q.matched
+		}
 	}
 	return end
 }
 
-// truncate gives back the pages after what is computed, where they were reserved for another end:
-// the table may have gaps there.
+// truncate gives back the pages after what is computed, where some were reserved for another end:
+// a table may have gaps there.
 func (s *Scheduler) truncate(q *sequence) {
-	if s.options.Window == 0 {
-		return
+	windows := slices.ContainsFunc(s.models, func(m *memory) bool { return m.options.Window > 0 })
+	if keep := s.pagesFor(q.computed); windows && keep < q.pages() {
+		s.keepPages(q, keep)
 	}
-	keep := s.pagesFor(q.computed)
-	if keep >= len(q.pages) {
-		return
-	}
-	s.cache.Release(prefix.Path{}, q.pages[keep:], prefix.Keep, 0)
-	q.pages = q.pages[:keep]
-	s.recount(q)
 }
 
-// rewind takes a sequence back to the start of its prompt, or behind the sinks, if the position
-// that it stands at would see pages that it does not have.
-func (s *Scheduler) rewind(q *sequence) {
-	size := s.options.PageSize
-	full := q.computed / size
-	seen := q.pages[min(s.options.firstSeen(q.computed), full):full]
-	if !slices.Contains(seen, kvcache.None) {
-		return
-	}
-	s.backTo(q, min(s.options.sinkPages(), full)*size)
-}
-
-// backTo takes a sequence back to a position that begins a page and is not inside an item, at or
-// before the given one, and gives back the pages behind it.
-func (s *Scheduler) backTo(q *sequence, at int) {
-	size := s.options.PageSize
-	for at%size > 0 || q.item(at) != nil {
-		at = q.whole(at) / size * size
-	}
-	keep := at / size
-	s.cache.Rewind(&q.path, at)
-	s.cache.Release(prefix.Path{}, q.pages[keep:], prefix.Keep, 0)
-	q.pages = q.pages[:keep]
-	q.computed, q.matched = at, at
-	s.recount(q)
-}
-
-// recount counts the gaps of a table anew.
-func (s *Scheduler) recount(q *sequence) {
-	q.gone, q.slid = 0, 0
-	for _, page := range q.pages {
-		if page == kvcache.None {
-			q.gone++
+// rewind takes a sequence back to the last position, at or before the given one, that begins a
+// page, is inside no item, and sees nothing that it does not have.
+func (s *Scheduler) rewind(q *sequence, at int) {
+	for size := s.options.PageSize; at > 0; at = q.whole(at-1) / size * size {
+		if at%size == 0 && q.item(at) == nil && s.sees(q, at) {
+			break
 		}
 	}
-	s.touch(q)
+	for i, m := range s.models {
+		m.cache.Rewind(&q.tables[i].path, at)
+	}
+	q.computed, q.matched = at, min(q.matched, at)
+}
+
+// sees reports whether the tables have all full pages that a position sees.
+func (s *Scheduler) sees(q *sequence, position int) bool {
+	full := position / s.options.PageSize
+	for i, m := range s.models {
+		pages := q.tables[i].pages
+		if slices.Contains(pages[min(m.options.firstSeen(position), full):full], kvcache.None) ||
+			slices.Contains(pages[:min(m.options.sinkPages(), full)], kvcache.None) {
+			return false
+		}
+	}
+	return true
 }

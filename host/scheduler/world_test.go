@@ -17,7 +17,7 @@ type world struct {
 	r      *rand.Rand
 	o      Options
 	s      *Scheduler
-	m      *fakeModel
+	models []*fakeModel // The main one, and drafts.
 	mirror *mirror
 	chance *chance
 	now    time.Duration
@@ -35,20 +35,21 @@ type world struct {
 // client is a request and what has come of it.
 type client struct {
 	req     Request
-	entries []uint64
+	entries [][]uint64 // What each model must hold of it.
 	want    []int32
 	got     []int32
 	grant   *Grant
 	writer  *writer
 	// sent holds the positions announced for sending, read again and again until released.
-	sent   map[int]kvcache.PageID
+	sent   []map[int]kvcache.PageID // In each model.
 	chunks int
 }
 
 type writer struct {
 	id       SequenceID
-	flat     []int // Slot of each position from the match on.
-	values   []uint64
+	flats    [][]int // In each model, the slot of each position from the match on.
+	values   [][]uint64
+	length   int // Of each of them.
 	written  int
 	gone     bool // Its reservation ended without delivery; it writes garbage now.
 	released bool
@@ -94,7 +95,8 @@ func newWorld(seed uint64, marks map[string]int) *world {
 		c.takes = 0.3 * side.Float64()
 		c.flags = abi.DescMayFill * uint32(side.IntN(2))
 	}
-	w := &world{r: r, o: o, m: newFakeModel(o), chance: c, marks: marks}
+	w := &world{r: r, o: o, models: []*fakeModel{newFakeModel(o)}, chance: c, marks: marks}
+	w.addDrafts(seed)
 	if side := rand.New(rand.NewPCG(seed, 11)); side.IntN(2) == 0 {
 		w.items = 5 + side.IntN(20)
 	}
@@ -105,7 +107,7 @@ func newWorld(seed uint64, marks map[string]int) *world {
 	}
 	w.skips = c.skips > 0
 	w.mirror = newMirror(p)
-	s, err := New(o, w.mirror)
+	s, err := New(w.o, w.mirror)
 	if err != nil {
 		panic(err)
 	}
@@ -166,8 +168,13 @@ func (w *world) submit() error {
 		}
 		return nil
 	}
-	c := &client{req: req, sent: map[int]kvcache.PageID{}}
-	c.entries, c.want = w.m.oracle(req.Prompt, req.MaxNew, req.ID)
+	c := &client{req: req}
+	_, c.want = w.models[0].oracle(req.Prompt, req.MaxNew, req.ID)
+	tokens := append(slices.Clone(req.Prompt), c.want[:len(c.want)-1]...)
+	for _, m := range w.models {
+		c.entries = append(c.entries, m.entries(tokens))
+		c.sent = append(c.sent, map[int]kvcache.PageID{})
+	}
 	w.live = append(w.live, c)
 	return nil
 }
@@ -201,9 +208,14 @@ func (w *world) step() error {
 		}
 		return w.check()
 	}
-	rows, err := w.m.run(&p.Batch)
+	rows, err := w.models[0].run(&p.Batch)
 	if err != nil {
 		return err
+	}
+	for i := range p.Drafts {
+		if none, err := w.models[1+i].run(&p.Drafts[i]); err != nil || len(none) > 0 {
+			return fmt.Errorf("draft %d: %d rows of logits, %v", i, len(none), err)
+		}
 	}
 	for i := range p.Sends {
 		w.send(&p.Sends[i])
@@ -303,6 +315,13 @@ func (w *world) judge(p *Plan) error {
 				p.Step, k, n, l.ChunkMax, l.ChunkAlign)
 		}
 	}
+	for i := range p.Drafts {
+		if len(p.Drafts[i].Items) != len(p.Batch.Items) {
+			return fmt.Errorf("step %d: draft %d has %d items of %d", p.Step, i,
+				len(p.Drafts[i].Items), len(p.Batch.Items))
+		}
+		w.marks["drafts"] += len(p.Drafts[i].Items)
+	}
 	w.marks["preempted"] += len(p.Preempted)
 	w.marks["taken"] += w.s.turn.preempted
 	if t := w.s.tenants[1]; t.MaxSeqs > 0 && t.Running > t.MaxSeqs {
@@ -331,7 +350,7 @@ func (w *world) check() error {
 		return fmt.Errorf("%d sequences hold pages, at most %d may", n, w.s.limits.MaxSeqs)
 	}
 	for _, q := range w.s.held {
-		w.marks["slid"] += q.gone
+		w.marks["slid"] += q.tables[0].gone
 		if q.barredAt == w.s.step {
 			w.marks["barred"]++
 		}
@@ -340,33 +359,69 @@ func (w *world) check() error {
 		}
 	}
 	for _, c := range w.live {
-		for position, page := range c.sent {
-			if page == kvcache.None {
-				continue
-			}
-			slot := int(page)*w.m.pageSize + position%w.m.pageSize
-			if w.m.slots[slot] != c.entries[position] {
-				return fmt.Errorf("remote send %d: position %d changed while it was being read",
-					c.req.ID, position)
-			}
+		if err := w.checkKV(c); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// poison overwrites the pages that nobody owns: whoever reads them gets a wrong token.
-func (w *world) poison() {
-	quarantined := map[kvcache.PageID]bool{}
-	for _, pages := range w.s.quarantine {
-		for _, page := range pages {
-			quarantined[page] = true
+// checkKV verifies that every model holds what it must of a client's sequence, and of what is being
+// sent.
+func (w *world) checkKV(c *client) error {
+	q := w.s.byID[c.req.ID]
+	for i, m := range w.models {
+		is := func(position int, page kvcache.PageID) bool {
+			return page == kvcache.None ||
+				m.slots[int(page)*m.pageSize+position%m.pageSize] == c.entries[i][position]
+		}
+		for position, page := range c.sent[i] {
+			if !is(position, page) {
+				return fmt.Errorf("remote send %d: position %d changed in model %d while it was "+
+					"being read", c.req.ID, position, i)
+			}
+		}
+		for position := range q.computed {
+			if !is(position, q.tables[i].pages[position/m.pageSize]) {
+				return fmt.Errorf("sequence %d, %v: position %d of %d is wrong in model %d",
+					q.id, q.state, position, q.computed, i)
+			}
+		}
+		if i > 0 && q.matched > 0 {
+			w.marks["drafts matched"]++
 		}
 	}
-	for i := range w.o.Pages {
-		page := kvcache.PageID(i)
-		if w.s.pool.Refs(page) == 0 && !w.s.pool.Kept(page) && !quarantined[page] {
-			for slot := range w.o.PageSize {
-				w.m.slots[i*w.o.PageSize+slot]++
+	return nil
+}
+
+// addDrafts gives some worlds one or two models beside the main one.
+func (w *world) addDrafts(seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 13))
+	for range r.IntN(6) - 3 {
+		m := Memory{Pages: 12 + r.IntN(40), PrefixPages: []int{-1, -1, 0, 5}[r.IntN(4)]}
+		if r.IntN(2) == 0 {
+			m.Window = 1 + r.IntN(20)
+			m.Sinks = r.IntN(8) * r.IntN(2)
+		}
+		w.o.Drafts = append(w.o.Drafts, m)
+		w.models = append(w.models, newFakeDraft(w.o.PageSize, m))
+	}
+}
+
+// poison overwrites the pages that nobody owns: whoever reads them gets a wrong token.
+func (w *world) poison() {
+	for i, m := range w.s.models {
+		quarantined := map[kvcache.PageID]bool{}
+		for _, pages := range m.quarantine {
+			for _, page := range pages {
+				quarantined[page] = true
+			}
+		}
+		for page := range kvcache.PageID(m.options.Pages) {
+			if m.pool.Refs(page) == 0 && !m.pool.Kept(page) && !quarantined[page] {
+				for slot := range w.o.PageSize {
+					w.models[i].slots[int(page)*w.o.PageSize+slot]++
+				}
 			}
 		}
 	}
