@@ -103,5 +103,7 @@ func wireError(err error) *openai.Error {
 		return openai.Errorf(openai.CodeClientDisconnected, "", "the client went away")
 	}
 	g := generation.AsError(err)
-	return openai.Errorf(openai.Code(g.Code), g.Param, "%s", g.Message)
+	fault := openai.Errorf(openai.Code(g.Code), g.Param, "%s", g.Message)
+	fault.RetryAfter = g.RetryAfter
+	return fault
 }

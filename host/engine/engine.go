@@ -50,6 +50,8 @@ type Options struct {
 	// Lease is how long a reservation lives that nobody writes to or renews, for policies to be
 	// told; 0 tells them nothing.
 	Lease time.Duration
+	// QueueTimeout is how long a request may wait for its first pages; 0: for ever.
+	QueueTimeout time.Duration
 	// PolicyName names the policy that is active now, for reports.
 	PolicyName func() string
 	// Clock is monotonic, from any start; nil is the system's, from New on.
@@ -69,6 +71,7 @@ type Engine struct {
 	clock     func() time.Duration
 	stopped   chan struct{} // closed when the loop has ended
 	admission admission
+	progress  progress
 
 	// Owned by the loop's goroutine.
 	requests map[scheduler.SequenceID]*request
@@ -85,6 +88,10 @@ type Engine struct {
 	peers    peers
 	vectors  int  // numbers in the vectors of all prompts
 	stalled  bool // the last plan was empty though there is work
+	draining bool
+	looked   time.Duration // when the queue was last searched for late requests
+	ended    time.Duration // when a request last ended
+	pace     time.Duration // between two ends, on the average
 	turn     turn
 }
 
@@ -167,6 +174,9 @@ func (e *Engine) conclude(t *turn) {
 	t.at.deliver = e.Now()
 	e.deliver(t.plan, ended)
 	t.at.end = e.Now()
+	if !e.stalled {
+		e.advanced()
+	}
 	e.observeStep(t.plan, t.at)
 }
 
@@ -192,6 +202,8 @@ func (e *Engine) listen() bool {
 	if e.inbox.run() {
 		e.stalled = false
 	}
+	e.expireWaiting()
+	e.note()
 	return e.scheduler.Work() && !e.stalled
 }
 

@@ -63,6 +63,13 @@ func (b *inbox) wait(done <-chan struct{}, most time.Duration) {
 	}
 }
 
+// empty reports whether no entry waits.
+func (b *inbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.entries) == 0
+}
+
 // close refuses further entries; those inside may still be run.
 func (b *inbox) close() {
 	b.mu.Lock()

@@ -123,7 +123,9 @@ func tooLong(context, prompt int) *generation.Error {
 func (e *Engine) refusal(err error, prompt int) *generation.Error {
 	switch {
 	case errors.Is(err, scheduler.ErrQueueFull):
-		return generation.Errorf(generation.CodeQueueFull, "%v: try again later", err)
+		full := generation.Errorf(generation.CodeQueueFull, "%v: try again later", err)
+		full.RetryAfter = e.drainTime()
+		return full
 	case errors.Is(err, scheduler.ErrTooLong):
 		g := tooLong(e.options.Context, prompt)
 		g.Message = err.Error() + ". " + g.Message
@@ -182,6 +184,7 @@ func (e *Engine) describe(r *request) {
 func (e *Engine) end(r *request, finish generation.Finish, err error) {
 	delete(e.requests, r.id)
 	e.vectors -= r.vectors()
+	e.paced()
 	e.forget(r)
 	if r.stream != nil {
 		r.stream.end(r.report, finish, err)

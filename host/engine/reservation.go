@@ -70,6 +70,9 @@ func (e *Engine) prepare(
 		return nil, generation.Errorf(generation.CodeInvalidValue,
 			"this instance does not receive: its role is prefill, or it has no internal listener")
 	}
+	if err := e.refuseDraining(); err != nil {
+		return nil, err
+	}
 	if ask.ID == "" {
 		return nil, &generation.Error{Code: generation.CodeInvalidValue, Param: "user",
 			Message: "user is empty: it is the id that ties the micro-serving calls together"}
@@ -169,6 +172,8 @@ func (e *Engine) start(p pendingStart) error {
 	p.begin = wholeEnd(&p.ask, p.begin)
 	r := e.labels[p.ask.ID]
 	switch {
+	case r == nil && p.begin == 0 && e.draining:
+		return e.refuseDraining()
 	case r == nil && p.begin == 0:
 		r, err := e.submit(scheduler.Local, p.ask, 0, 0)
 		if err != nil {

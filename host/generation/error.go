@@ -3,6 +3,7 @@ package generation
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Code names a failure. The API maps each to one HTTP status and type.
@@ -19,6 +20,7 @@ const (
 	CodeNotDelivered        Code = "not_delivered"
 	CodeIncompatible        Code = "incompatible_instance"
 	CodeQueueFull           Code = "queue_full"
+	CodeQueueTimeout        Code = "queue_timeout"
 	CodeModelLoading        Code = "model_loading"
 	CodeDraining            Code = "draining"
 	CodeNoDecode            Code = "no_healthy_decode"
@@ -34,6 +36,8 @@ type Error struct {
 	Message string
 	// Param names the field of the request that is at fault; "" when none is.
 	Param string
+	// RetryAfter is when trying again may help, where the API tells that; 0 is soon.
+	RetryAfter time.Duration
 }
 
 func (e *Error) Error() string { return e.Message }

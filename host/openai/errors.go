@@ -93,7 +93,7 @@ func Situations() []Situation {
 		{Code: CodeModelLoading, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeDraining, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeNoHealthyDecode, Status: 503, Type: unavailable, RetryAfter: true},
-		{Code: CodeQueueTimeout, Status: 503, Type: unavailable},
+		{Code: CodeQueueTimeout, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeRequestShed, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodePolicySetAside, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeTooManyConnections, Status: 503, Type: unavailable, RetryAfter: true},

@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/kvrelay/engine/host/openai"
 )
@@ -16,6 +18,8 @@ import (
 const (
 	maxAnswer = 1 << 20
 	maxFile   = 256 << 20
+	// mostRetryAfter bounds, in seconds, when a client is told to try again.
+	mostRetryAfter = 600
 )
 
 // post makes one micro-serving call and reads its answer into to.
@@ -98,5 +102,9 @@ func (r *Router) do(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the answer of %s: %w", request.URL, err)
 	}
-	return nil, openai.DecodeError(response.StatusCode, data)
+	fault := openai.DecodeError(response.StatusCode, data)
+	if after, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+		fault.RetryAfter = time.Duration(min(max(after, 0), mostRetryAfter)) * time.Second
+	}
+	return nil, fault
 }

@@ -225,7 +225,7 @@ func (f *forward) wire(err error) error {
 	}
 	if fault, ok := errors.AsType[*openai.Error](err); ok {
 		return &generation.Error{Code: generation.Code(fault.Code), Message: fault.Message,
-			Param: fault.Param}
+			Param: fault.Param, RetryAfter: fault.RetryAfter}
 	}
 	if g, ok := errors.AsType[*generation.Error](err); ok {
 		return g
