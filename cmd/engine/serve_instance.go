@@ -36,6 +36,8 @@ type instance struct {
 	meter   *meter
 	secured *tls.Config // of the API; nil for plain HTTP
 	router  *fronted    // nil unless this is one
+	front   *api.Server // what answers requests
+	drain   draining
 	who     admin.State // the part of it that never changes
 
 	model    *loaded   // nil on a router
@@ -60,6 +62,7 @@ func serveInstance(ctx context.Context, o serveOptions, s streams) error {
 	if err := i.open(ctx, s); err != nil {
 		return err
 	}
+	signalled := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	i.servers.failed = func(err error) { cancel(err) }
@@ -67,9 +70,13 @@ func serveInstance(ctx context.Context, o serveOptions, s streams) error {
 	if o.untilEOF {
 		go func() { cancel(untilEOF(s.in)) }()
 	}
+	go i.watchProgress(ctx)
 	<-ctx.Done()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
+	}
+	if signalled.Err() != nil {
+		i.leave()
 	}
 	i.log.Info("stopping")
 	return nil
@@ -141,16 +148,16 @@ func (i *instance) openEngine(ctx context.Context) error {
 		return err
 	}
 	i.metrics.SetCapacity(i.engine.store.Pages(), i.cfg.KVCache.PageSize, i.cfg.KVCache.DType)
-	server := i.server(api.Options{
+	i.front = i.server(api.Options{
 		Model:  func() (*api.Model, *openai.Error) { return i.model.api, nil },
 		Source: i.engine.engine, Handoff: i.engine.engine, Identity: i.identity,
 		Policy: observer.name,
 	})
 	if listener != nil {
 		mux := transfer.NewMux(listener, i.engine.receiver)
-		i.servers.serve(mux.HTTP(), server, server.Internal())
+		i.servers.serve(mux.HTTP(), i.front, i.front.Internal())
 	}
-	return i.openAPI(server)
+	return i.openAPI(i.front)
 }
 
 // server completes what every role's server has.
@@ -162,6 +169,8 @@ func (i *instance) server(o api.Options) *api.Server {
 	o.RequestTimeout, o.WriteTimeout = c.RequestTimeout, c.WriteTimeout
 	o.KeepAlive, o.Watch = c.SSEKeepalive, httpWatch{i.metrics, i.meter}
 	o.Gate, o.Page, o.LogPrompts = i.gate, i.page(), i.cfg.Telemetry.LogPrompts
+	i.drained(&o)
+	o.Stalled, o.Stall = i.stalled, i.cfg.Scheduler.Stall
 	ready := o.Ready
 	o.Ready = func() *openai.Error {
 		if !i.ready.Load() {
@@ -203,6 +212,7 @@ func (i *instance) identity() openai.Instance {
 		Context: i.model.api.Context, Hidden: i.model.api.Hidden, Defaults: i.model.api.Defaults,
 		Compat: i.engine.compat.Digest(), Parts: parts(i.engine.compat),
 		Fingerprint: i.model.api.Fingerprint,
+		Stalled:     openai.Milliseconds(i.engine.engine.Stalled()),
 		Recomputes:  i.cfg.Transfer.OnFailure == "recompute",
 	}
 	if stats, _, err := i.engine.engine.Stats(ctx); err == nil {
@@ -219,8 +229,8 @@ func (i *instance) openAdmin() error {
 	if err != nil || address == "" {
 		return err
 	}
-	o := admin.Options{Reload: i.reload, State: i.state, Dashboard: metrics.Dashboard(),
-		Limits: policyLimits(i.cfg)}
+	o := admin.Options{Reload: i.reload, State: i.state, Drain: i.drainCall,
+		Dashboard: metrics.Dashboard(), Limits: policyLimits(i.cfg)}
 	if i.policies != nil {
 		o.Policies = i.policies.Host
 		o.Named = i.namedPolicy
@@ -237,6 +247,7 @@ func (i *instance) close() {
 	}
 	if i.router != nil {
 		i.router.Close()
+		i.router.stop()
 	}
 	if i.servers != nil {
 		i.servers.close()

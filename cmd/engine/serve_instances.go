@@ -22,6 +22,7 @@ type fronted struct {
 	models *routerModels
 	http   *http.Client
 	now    func() time.Time
+	stop   context.CancelFunc // ends the checks of the instances
 
 	mu   sync.Mutex
 	last map[string]*reading

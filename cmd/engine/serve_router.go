@@ -29,10 +29,12 @@ func (i *instance) openRouter(ctx context.Context) error {
 		return err
 	}
 	watch.ready = func() bool { return i.ready.Load() && r.Ready() == nil }
-	go r.Run(ctx)
+	checks, stop := context.WithCancel(context.WithoutCancel(ctx)) // Also while it drains.
+	go r.Run(checks)
 	models := &routerModels{cfg: i.cfg, router: r}
 	i.router = newFronted(r, models)
-	server := i.server(api.Options{Model: models.get, Source: r, Ready: r.Ready,
+	i.router.stop = stop
+	i.front = i.server(api.Options{Model: models.get, Source: r, Ready: r.Ready,
 		Identity: func() openai.Instance {
 			return openai.Instance{Name: i.cfg.NodeName(), Role: string(config.RoleRouter)}
 		}})
@@ -41,9 +43,9 @@ func (i *instance) openRouter(ctx context.Context) error {
 		return err
 	}
 	if listener != nil {
-		i.servers.serve(listener, server, server.Health())
+		i.servers.serve(listener, i.front, i.front.Health())
 	}
-	return i.openAPI(server)
+	return i.openAPI(i.front)
 }
 
 func endpoints(list []config.Instance) []router.Endpoint {

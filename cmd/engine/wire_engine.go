@@ -68,6 +68,7 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 		Models: []engine.Runner{s.model}, Scheduler: sched, Context: s.context,
 		Vocabulary: about.Vocabulary, Hidden: about.Hidden, EOS: about.EOS,
 		MaxPending:         s.cfg.Scheduler.MaxQueue + s.cfg.Scheduler.MaxNumSeqs,
+		QueueTimeout:       s.cfg.Scheduler.QueueTimeout,
 		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
 		Shares:             shares(s.cfg), Lease: s.cfg.Transfer.Lease,
 		PolicyName: s.policies.observer.name, Log: s.log,

@@ -6,6 +6,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 
@@ -49,6 +50,8 @@ type Options struct {
 	Reload func(ctx context.Context) (Reloaded, error)
 	// State says what the instance does now.
 	State func(ctx context.Context) State
+	// Drain begins or ends draining, if asked, and says what is under way.
+	Drain func(ctx context.Context, ask Drain) (Drained, error)
 	// Dashboard is the dashboard for Grafana.
 	Dashboard []byte
 }
@@ -92,6 +95,18 @@ type History struct {
 	Entries []plugins.Past `json:"entries"`
 }
 
+// Drain asks an instance to finish what it has and to take nothing new, or to take requests again;
+// a nil Draining only asks how far it is.
+type Drain struct {
+	Draining *bool `json:"draining,omitempty"`
+}
+
+// Drained says whether an instance drains, and how many requests are under way.
+type Drained struct {
+	Draining bool `json:"draining"`
+	UnderWay int  `json:"under_way"`
+}
+
 // Change is one key that differs from the running configuration.
 type Change struct {
 	Key     string `json:"key"`
@@ -124,6 +139,7 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("POST /policies/unload", answer(s.unload))
 	mux.HandleFunc("GET /policies/history", answer(s.history))
 	mux.HandleFunc("POST /reload", answer(s.reload))
+	mux.HandleFunc("POST /drain", answer(s.drain))
 	mux.HandleFunc("GET /state", answer(s.state))
 	mux.HandleFunc("GET /dashboard", s.dashboard)
 	return mux
@@ -157,6 +173,14 @@ func write(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // An operator who is gone notices nothing.
+}
+
+func (s *server) drain(ctx context.Context, body []byte) (Drained, error) {
+	var ask Drain
+	if err := json.Unmarshal(body, &ask); err != nil {
+		return Drained{}, errors.New("the request is not understood: " + err.Error())
+	}
+	return s.options.Drain(ctx, ask)
 }
 
 func (s *server) reload(ctx context.Context, _ []byte) (Reloaded, error) {

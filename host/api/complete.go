@@ -85,6 +85,10 @@ func (s *Server) completions(x *exchange) {
 		s.fail(x, fault)
 		return
 	}
+	if fault := s.options.Draining(); fault != nil {
+		s.fail(x, fault)
+		return
+	}
 	s.complete(x, c, s.options.Source.Generate)
 }
 
@@ -127,6 +131,9 @@ func (s *Server) chat(x *exchange) {
 		return
 	}
 	m, fault := s.serving(x, c.Model)
+	if fault == nil {
+		fault = s.options.Draining()
+	}
 	if fault != nil {
 		s.fail(x, fault)
 		return

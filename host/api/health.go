@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/kvrelay/engine/host/openai"
 )
@@ -23,9 +24,35 @@ func (s *Server) reply(x *exchange, v any) {
 // live says that the process answers.
 func (s *Server) live(x *exchange) { s.reply(x, map[string]string{"status": "live"}) }
 
+// pathProgress answers 503 when work waits and nothing runs.
+const pathProgress = "/health/progress"
+
+// healthRoutes are what probes ask, on every listener.
+func (s *Server) healthRoutes() []route {
+	return []route{
+		{"GET", "/live", s.live}, {"GET", "/ready", s.ready}, {"GET", "/health", s.ready},
+		{"GET", pathProgress, s.progress},
+	}
+}
+
+// progress says whether what waits gets on.
+func (s *Server) progress(x *exchange) {
+	if since := s.options.Stalled(); s.options.Stall > 0 && since >= s.options.Stall {
+		openai.WriteError(x.w, openai.Errorf(openai.CodeNoProgress, "",
+			"work has waited for %v and nothing has run (scheduler.stall is %v)",
+			since.Round(time.Millisecond), s.options.Stall))
+		return
+	}
+	s.reply(x, map[string]string{"status": "moving"})
+}
+
 // ready says whether requests are taken now.
 func (s *Server) ready(x *exchange) {
-	if e := s.options.Ready(); e != nil {
+	e := s.options.Ready()
+	if e == nil {
+		e = s.options.Leaving()
+	}
+	if e != nil {
 		openai.WriteError(x.w, e)
 		return
 	}

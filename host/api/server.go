@@ -31,6 +31,14 @@ type Options struct {
 	Handoff generation.Handoff
 	// Ready says why the instance takes no requests now; nil when it does.
 	Ready func() *openai.Error
+	// Leaving says that the instance will soon take nothing new: probes are told so first.
+	Leaving func() *openai.Error
+	// Draining says that nothing new is taken, while what is under way goes on; nil when it is.
+	Draining func() *openai.Error
+	// Stalled says since when work has waited without anything having run; 0 when it does not.
+	// Stall is how long is too long.
+	Stalled func() time.Duration
+	Stall   time.Duration
 	// Metrics serves /metrics.
 	Metrics http.Handler
 	// Identity describes the instance to a router.
@@ -77,6 +85,19 @@ type Server struct {
 	options Options
 	bodies  room
 	groups  atomic.Uint32 // calls that brought several requests
+	active  atomic.Int64  // requests under way on the routes that generate
+}
+
+// Active counts the requests for tokens that are under way.
+func (s *Server) Active() int { return int(s.active.Load()) }
+
+// counted is a route that Active counts.
+func (s *Server) counted(handle func(*exchange)) func(*exchange) {
+	return func(x *exchange) {
+		s.active.Add(1)
+		defer s.active.Add(-1)
+		handle(x)
+	}
 }
 
 // New returns a server.
@@ -93,6 +114,15 @@ func New(o Options) *Server {
 	if o.Policy == nil {
 		o.Policy = func() string { return "" }
 	}
+	if o.Leaving == nil {
+		o.Leaving = func() *openai.Error { return nil }
+	}
+	if o.Draining == nil {
+		o.Draining = func() *openai.Error { return nil }
+	}
+	if o.Stalled == nil {
+		o.Stalled = func() time.Duration { return 0 }
+	}
 	return &Server{options: o}
 }
 
@@ -105,39 +135,33 @@ func (deaf) Connections(int)      {}
 // API serves the listener of applications.
 func (s *Server) API() http.Handler {
 	list := []route{
-		{"POST", "/v1/completions", s.completions},
-		{"POST", "/v1/chat/completions", s.chat},
+		{"POST", "/v1/completions", s.counted(s.completions)},
+		{"POST", "/v1/chat/completions", s.counted(s.chat)},
 		{"GET", "/v1/models", s.models},
 		{"GET", "/v1/models/", s.oneModel},
-		{"GET", "/live", s.live},
-		{"GET", "/ready", s.ready}, {"GET", "/health", s.ready},
 		{"GET", "/metrics", s.metrics},
 	}
+	list = append(list, s.healthRoutes()...)
 	list = append(list, s.tokenRoutes()...)
 	return s.routes(append(list, s.pageRoutes()...), s.options.Gate)
 }
 
 // Internal serves the listener of routers and other instances.
 func (s *Server) Internal() http.Handler {
-	return s.routes([]route{
-		{"POST", openai.PathPrepareReceive, s.prepareReceive},
-		{"POST", openai.PathRemoteSend, s.remoteSend},
-		{"POST", openai.PathStartGenerate, s.startGenerate},
+	return s.routes(append(s.healthRoutes(), []route{
+		{"POST", openai.PathPrepareReceive, s.counted(s.prepareReceive)},
+		{"POST", openai.PathRemoteSend, s.counted(s.remoteSend)},
+		{"POST", openai.PathStartGenerate, s.counted(s.startGenerate)},
 		{"POST", openai.PathRelease, s.release},
 		{"GET", openai.PathInstance, s.instance},
 		{"GET", openai.PathFiles, s.files},
-		{"GET", "/live", s.live},
-		{"GET", "/ready", s.ready}, {"GET", "/health", s.ready},
 		{"GET", "/metrics", s.metrics},
-	}, nil)
+	}...), nil)
 }
 
 // Health serves what an internal listener without micro-serving calls has.
 func (s *Server) Health() http.Handler {
-	return s.routes([]route{
-		{"GET", "/live", s.live}, {"GET", "/ready", s.ready}, {"GET", "/health", s.ready},
-		{"GET", "/metrics", s.metrics},
-	}, nil)
+	return s.routes(append(s.healthRoutes(), route{"GET", "/metrics", s.metrics}), nil)
 }
 
 // exchange is one request and its answer.
@@ -158,7 +182,8 @@ type route struct {
 
 // public are the routes that need no key: what probes ask, and the page's own files.
 func public(path string) bool {
-	return path == "/live" || path == "/ready" || path == "/health" || path == pagePath ||
+	return path == "/live" || path == "/ready" || path == "/health" || path == pathProgress ||
+		path == pagePath ||
 		strings.HasPrefix(path, pagePath+"/") && path != pageState
 }
 

@@ -35,6 +35,7 @@ type Config struct {
 	Auth      Auth
 	Limits    Limits
 	Telemetry Telemetry
+	Shutdown  Shutdown
 	Keys      []Key // of Auth.KeysFile, when keys are asked for
 
 	file *file // where it came from; nil for Default()
@@ -117,6 +118,8 @@ type Scheduler struct {
 	ReservePages  int
 	MaxQueue      int
 	HardAge       time.Duration
+	QueueTimeout  time.Duration
+	Stall         time.Duration
 	MaxIdleSteps  int
 	MaxEmptySteps int
 }
@@ -243,4 +246,10 @@ type Telemetry struct {
 	LogLevel   string // debug, info, warn, error
 	LogFormat  string // auto, text, json
 	LogPrompts bool
+}
+
+// Shutdown is [shutdown].
+type Shutdown struct {
+	DrainTimeout time.Duration // 0: nobody is waited for
+	ReadyDelay   time.Duration
 }

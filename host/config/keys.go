@@ -32,6 +32,7 @@ var sections = []section{
 	{name: "limits", doc: "for each key, or each address without keys; a key may override; " +
 		"0 = unlimited"},
 	{name: "telemetry"},
+	{name: "shutdown", doc: "at SIGTERM what is under way ends and nothing new is taken"},
 }
 
 const policiesSample = `

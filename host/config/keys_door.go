@@ -77,4 +77,16 @@ var telemetryKeys = []row{
 		at:  func(c *Config) any { return &c.Telemetry.LogPrompts },
 		def: `false`, doc: "prompts and outputs in the log",
 	},
+	{
+		table: "shutdown", key: "drain_timeout",
+		at:  func(c *Config) any { return &c.Shutdown.DrainTimeout },
+		def: `"30s"`, least: `"0s"`, most: `"24h"`,
+		doc: "/ready turns 503, streams finish, then exit; a second signal exits now",
+	},
+	{
+		table: "shutdown", key: "ready_delay",
+		at:  func(c *Config) any { return &c.Shutdown.ReadyDelay },
+		def: `"0s"`, least: `"0s"`, most: `"10m"`,
+		doc: "wait between 503 on /ready and refusing requests, for balancers that lag",
+	},
 }

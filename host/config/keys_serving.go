@@ -61,6 +61,12 @@ var servingKeys = []row{
 		doc: "waiting requests; beyond: 429 queue_full",
 	},
 	{
+		table: "scheduler", key: "queue_timeout",
+		at:  func(c *Config) any { return &c.Scheduler.QueueTimeout },
+		def: `"30s"`, least: `"10ms"`, most: `"24h"`,
+		doc: "waiting longer for the first page: 503 queue_timeout",
+	},
+	{
 		table: "scheduler", key: "hard_age",
 		at:  func(c *Config) any { return &c.Scheduler.HardAge },
 		def: `"20s"`, least: `"1ms"`, most: `"24h"`, reload: true,
@@ -77,6 +83,11 @@ var servingKeys = []row{
 		at:  func(c *Config) any { return &c.Scheduler.MaxEmptySteps },
 		def: `16`, least: "1", most: "1000000", reload: true,
 		doc: "empty answers in a row while work and budget exist; then a fault (bad_output)",
+	},
+	{
+		table: "scheduler", key: "stall", at: func(c *Config) any { return &c.Scheduler.Stall },
+		def: `"10s"`, least: `"100ms"`, most: `"24h"`,
+		doc: "work waits and nothing ran for so long: /health/progress answers 503",
 	},
 	{
 		table: "policy", key: "active", at: func(c *Config) any { return &c.Policy.Active },

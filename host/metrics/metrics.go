@@ -26,6 +26,7 @@ type Options struct {
 type Metrics struct {
 	registry *prometheus.Registry
 	ready    prometheus.Gauge
+	stalled  prometheus.Gauge
 	requests
 	tenants
 	steps
@@ -48,6 +49,7 @@ func New(o Options) *Metrics {
 	k.gauges("engine_build_info", "What this binary was built from.",
 		"version", "commit", "go", "abi").WithLabelValues(o.Version, o.Commit, o.Go, o.ABI).Set(1)
 	m.ready = k.gauge("engine_ready", "1 when requests are taken.")
+	m.stalled = k.gauge("engine_progress_stalled", "1 when work waits and nothing runs.")
 	m.requests.register(k)
 	m.tenants.register(k)
 	m.steps.register(k)
@@ -65,6 +67,9 @@ func (m *Metrics) Handler() http.Handler {
 
 // SetReady says whether requests are taken.
 func (m *Metrics) SetReady(ready bool) { m.ready.Set(float(ready)) }
+
+// SetStalled says whether work waits and nothing runs.
+func (m *Metrics) SetStalled(stalled bool) { m.stalled.Set(float(stalled)) }
 
 func float(b bool) float64 {
 	if b {

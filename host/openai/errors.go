@@ -39,6 +39,7 @@ const (
 	CodeDraining             Code = "draining"
 	CodeNoHealthyDecode      Code = "no_healthy_decode"
 	CodeQueueTimeout         Code = "queue_timeout"
+	CodeNoProgress           Code = "no_progress"
 	CodeRequestShed          Code = "request_shed"
 	CodePolicySetAside       Code = "policy_set_aside"
 	CodeTooManyConnections   Code = "too_many_connections"
@@ -96,6 +97,7 @@ func Situations() []Situation {
 		{Code: CodeQueueTimeout, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeRequestShed, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodePolicySetAside, Status: 503, Type: unavailable, RetryAfter: true},
+		{Code: CodeNoProgress, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeTooManyConnections, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeKVTransferFailed, Status: 503, Type: "server_error"},
 	}

@@ -26,6 +26,8 @@ type Instance struct {
 	Fingerprint string            `json:"fingerprint"`
 	// Recomputes says that it computes itself what a lost transfer leaves open.
 	Recomputes bool `json:"recomputes_lost"`
+	// Stalled is how many milliseconds work has waited without anything having run.
+	Stalled float64 `json:"stalled_ms"`
 	// Waiting and Running count requests now.
 	Waiting int `json:"waiting"`
 	Running int `json:"running"`

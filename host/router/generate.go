@@ -26,6 +26,7 @@ func (r *Router) Generate(
 	go func() {
 		defer cancel()
 		defer close(s.updates)
+		defer r.enter()()
 		if err := f.run(ctx); err != nil {
 			s.send(reader, result{err: r.orClosing(err)})
 		}

@@ -61,6 +61,9 @@ func (r *Router) check(ctx context.Context, role placement.Role, name string) {
 	if err == nil {
 		err = r.meet(ctx, role, name, who)
 	}
+	if err == nil {
+		r.works(role, name, openai.FromMilliseconds(who.Stalled))
+	}
 	var changed bool
 	r.settle(func(p *placement.Pool) {
 		switch {

@@ -30,6 +30,7 @@ func (f *forward) prefill(ctx context.Context, decode string) (begin int, err er
 	if err != nil {
 		return 0, err
 	}
+	f.router.advanced()
 	matched := reserved.PrefixMatchedLength
 	if len(f.emitted) == 0 {
 		f.report.Cached = matched

@@ -67,6 +67,7 @@ func (f *forward) handOn(ctx context.Context, choice *openai.CompletionChoice) {
 			f.formed = true
 		}
 	}
+	f.router.advanced()
 	f.emitted = append(f.emitted, choice.TokenIDs...)
 	f.out.send(ctx, result{update: generation.Update{Tokens: choice.TokenIDs,
 		Logprobs: ranked(choice.Logprobs), Report: f.report}})

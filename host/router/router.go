@@ -62,6 +62,8 @@ type Router struct {
 	options Options
 	client  *http.Client
 	closing chan struct{} // closed by Close
+	made    time.Time
+	progress
 
 	mu    sync.Mutex
 	urls  map[placement.Role]map[string]string // of all instances that were ever in the file
@@ -79,6 +81,7 @@ func New(o Options) (*Router, error) {
 		o.Watch = deaf{}
 	}
 	r := &Router{options: o, known: map[string]openai.Instance{}, closing: make(chan struct{}),
+		made: time.Now(),
 		urls: map[placement.Role]map[string]string{placement.Prefill: {}, placement.Decode: {}},
 		client: &http.Client{Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: o.ConnectTimeout}).DialContext,
