@@ -139,23 +139,21 @@ func (i *instance) read() {
 	}
 }
 
-// look takes what has come.
+// look takes all that has come.
 func (r *reader) look() {
-	if r.over || !r.from.up || r.life != r.from.life {
-		return
+	for !r.over && r.from.up && r.life == r.from.life {
+		update, err := r.stream.Next(spent)
+		if errors.Is(err, context.Canceled) {
+			return
+		}
+		c := r.client
+		preempted := len(r.from.preempted) > 0
+		c.take(c.world.config.Bug.tokens(update.Tokens, preempted), update.Logprobs)
+		if err != nil || update.Finish != "" {
+			r.close()
+			c.finish(update, err)
+		}
 	}
-	update, err := r.stream.Next(spent)
-	if errors.Is(err, context.Canceled) {
-		return
-	}
-	c := r.client
-	preempted := len(r.from.preempted) > 0
-	c.take(c.world.config.Bug.tokens(update.Tokens, preempted), update.Logprobs)
-	if err == nil && update.Finish == "" {
-		return
-	}
-	r.close()
-	c.finish(update, err)
 }
 
 // slowly looks now and then.

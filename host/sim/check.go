@@ -71,7 +71,7 @@ func (i *instance) poison() {
 func (i *instance) checkTree() {
 	t := newText(i.world.config.Shape)
 	i.scheduler.Cached(func(tokens []int32, first int, page kvcache.PageID) {
-		t.extend(first, tokens[first:])
+		t.extend(first, i.codes(tokens, first))
 		if page == kvcache.None {
 			return
 		}
@@ -79,6 +79,30 @@ func (i *instance) checkTree() {
 			broken("%v: prefix tree: %v", i, err)
 		}
 	})
+}
+
+// codes are the inputs that tokens from position first on stand for, negative ones for items of
+// vectors, each a run of one number.
+func (i *instance) codes(tokens []int32, first int) []uint64 {
+	var codes []uint64
+	for at := first; at < len(tokens); at++ {
+		token := tokens[at]
+		if token >= 0 {
+			codes = append(codes, codeOf(token))
+			continue
+		}
+		start := at
+		for start > 0 && tokens[start-1] == token {
+			start--
+		}
+		digest, _ := i.scheduler.Item(token)
+		rows := i.world.items[digest]
+		if len(rows) == 0 {
+			broken("%v: nobody knows which vectors token %d stands for", i, token)
+		}
+		codes = append(codes, rows[(at-start)%len(rows)])
+	}
+	return codes
 }
 
 // checkPlan verifies a plan before it runs.
@@ -101,6 +125,8 @@ func (i *instance) checkPlan(p *scheduler.Plan) {
 	w.markIf(p.Decision.Fallback, PolicyFellBack)
 	w.markIf(p.Decision.Forced > 0, Forced)
 	w.markIf(len(p.Failed) > 0, SendStarved)
+	w.markIf(len(p.Shed) > 0, Shed)
+	w.markIf(len(p.Preempted) > 0 && i.config.Policy == Ruthless, PreemptedByPolicy)
 	w.markIf(len(p.Preempted) > 0 && len(i.sending) > 0, PreemptedDuringSend)
 	for _, id := range p.Preempted {
 		i.preempted[id] = true

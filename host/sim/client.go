@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/kvrelay/engine/host/engine"
@@ -16,7 +18,8 @@ type client struct {
 	want    answer
 	got     []int32
 	ticket  placement.Ticket
-	tries   int
+	tries   int // that brought nothing, since the last token
+	names   int // attempts, each under an ID of its own
 	phase   string
 	call    *call
 	reader  *reader
@@ -36,12 +39,28 @@ func (w *World) newClient(_ int, ask *Ask) *client {
 	return &client{world: w, ask: ask, phase: "away"}
 }
 
-func (c *client) id() string { return c.ask.Request.ID }
+// id is the name of the current attempt.
+func (c *client) id() string {
+	if c.names <= 1 {
+		return c.ask.Request.ID
+	}
+	return fmt.Sprintf("%s.%d", c.ask.Request.ID, c.names)
+}
+
+// request is what an instance is asked now: what the client wants, behind what it has.
+func (c *client) request() generation.Request {
+	ask := c.ask.Request
+	ask.ID = c.id()
+	ask.Prompt = slices.Concat(ask.Prompt, c.got)
+	ask.Emitted = len(c.got)
+	return ask
+}
 
 // arrive begins.
 func (c *client) arrive() {
 	c.want = c.world.config.Shape.oracle(c.ask.Request, c.world.config.Context)
 	c.world.markIf(c.ask.Request.Sampling.Adjusts(), Penalties)
+	c.world.markIf(len(c.ask.Request.Embeds) > 0, WholeItems)
 	if c.ask.Cancel > 0 {
 		c.world.clock.after(c.ask.Cancel, c.leave)
 	}
@@ -53,15 +72,19 @@ func (c *client) place() {
 	w := c.world
 	var err error
 	direct := c.ask.Way == Direct || len(c.ask.Request.Prompt) < 2
+	place := w.pool.Place
 	if direct {
-		err = w.pool.PlaceDecode(&c.ticket)
-	} else {
-		err = w.pool.Place(&c.ticket)
+		place = w.pool.PlaceDecode
+	}
+	if err = place(&c.ticket); errors.Is(err, placement.ErrTried) {
+		c.ticket.Forgive()
+		err = place(&c.ticket)
 	}
 	if err != nil {
 		c.fail(generation.Errorf(generation.CodeNoDecode, "%v", err))
 		return
 	}
+	c.names++
 	c.devices = w.devices
 	c.unsent = false
 	c.senders = 0
@@ -80,7 +103,7 @@ func (c *client) generate() {
 	c.enter("starting")
 	c.ticket.Release(placement.Prefill)
 	c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
-		return s.Generate(c.ask.Request, func(stream generation.Stream, err error) {
+		return s.Generate(c.request(), func(stream generation.Stream, err error) {
 			answer(func() { c.started(stream, err) })
 		})
 	}, c.lostDecode)
@@ -90,7 +113,7 @@ func (c *client) generate() {
 func (c *client) prepare() {
 	c.enter("preparing")
 	c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
-		return s.PrepareReceive(c.ask.Request, c.ask.End,
+		return s.PrepareReceive(c.request(), c.ask.End,
 			func(r generation.Reservation, err error) { answer(func() { c.prepared(r, err) }) })
 	}, c.lostDecode)
 }
@@ -150,7 +173,7 @@ func (c *client) remoteSend(then func(error)) func(*engine.Stepper, func(func())
 	window := generation.Send{Begin: c.reserved.Matched, End: c.reserved.End,
 		Metadata: c.reserved.Metadata}
 	return func(s *engine.Stepper, answer func(func())) *engine.Call {
-		return s.RemoteSend(c.ask.Request, window, func(sent generation.Sent, err error) {
+		return s.RemoteSend(c.request(), window, func(sent generation.Sent, err error) {
 			answer(func() { then(err) })
 		})
 	}
@@ -200,7 +223,7 @@ func (c *client) start() {
 	w := c.world
 	w.markIf(c.begin < c.reserved.End && c.begin > c.reserved.Matched, GapPrefilled)
 	c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
-		return s.StartGenerate(c.ask.Request, c.begin,
+		return s.StartGenerate(c.request(), c.begin,
 			func(stream generation.Stream, err error) {
 				answer(func() { c.started(stream, err) })
 			})
@@ -214,6 +237,7 @@ func (c *client) started(stream generation.Stream, err error) {
 	}
 	c.enter("streaming")
 	c.world.markIf(c.unsent, Recomputed)
+	c.world.markIf(len(c.got) > 0, ResumedElsewhere)
 	from := c.decode()
 	c.reader = &reader{client: c, from: from, life: from.life, stream: stream}
 	from.readers = append(from.readers, c.reader)
@@ -229,6 +253,9 @@ func (c *client) started(stream generation.Stream, err error) {
 func (c *client) take(tokens []int32, logprobs []generation.Logprobs) {
 	at := len(c.got)
 	c.got = append(c.got, tokens...)
+	if len(tokens) > 0 {
+		c.tries = 0
+	}
 	if len(c.got) > len(c.want.tokens) || !slices.Equal(c.got, c.want.tokens[:len(c.got)]) {
 		broken("%s has tokens %v, must have %v", c.id(), c.got, c.want.tokens)
 	}
@@ -254,6 +281,8 @@ func (c *client) finish(update generation.Update, err error) {
 			c.id(), len(c.got), update.Finish, len(c.want.tokens), c.want.finish)
 	}
 	c.world.mark(Completed)
+	embeds := c.ask.Request.Embeds
+	c.world.markIf(len(embeds) > 0 && update.Report.Cached >= embeds[0].End(), ItemsMatched)
 	c.world.markIf(update.Finish == generation.FinishStop, EndedByToken)
 	c.done()
 	if c.ask.Way == Stale && c.reserved.Metadata != "" {

@@ -237,11 +237,13 @@ func (c *Config) requests(r *rand.Rand, apart time.Duration) {
 		}
 		prompt := randomPrompt(r, texts, most)
 		texts = append(texts, prompt)
+		prompt, embeds := randomItems(r, prompt)
 		at += time.Duration(r.Int64N(int64(apart)))
 		a := Ask{
 			At: at, Way: Way(r.IntN(int(ways))), End: -1,
 			Request: generation.Request{
-				ID: fmt.Sprintf("c%d", n), Prompt: prompt, MaxTokens: 1 + r.IntN(10),
+				ID: fmt.Sprintf("c%d", n), Prompt: prompt, Embeds: embeds,
+				MaxTokens: 1 + r.IntN(10), Hints: randomHints(r),
 				IgnoreEOS: r.IntN(3) > 0, PinPrompt: r.IntN(40) == 0, Logprobs: r.IntN(4) == 0,
 				Sampling: randomSampling(r),
 			},
@@ -286,6 +288,37 @@ func randomPrompt(r *rand.Rand, texts [][]int32, most int) []int32 {
 	}
 	prompt = append(prompt, int32(r.IntN(4)))
 	return prompt[:min(len(prompt), most)]
+}
+
+// randomItems puts vectors in the place of some tokens; there are few different ones, so that they
+// are found again.
+func randomItems(r *rand.Rand, prompt []int32) ([]int32, []generation.Embedding) {
+	if r.IntN(6) > 0 {
+		return prompt, nil
+	}
+	prompt = slices.Clone(prompt)
+	var embeds []generation.Embedding
+	for at := r.IntN(10); at < len(prompt); at += 1 + r.IntN(20) {
+		kind := r.IntN(3)
+		e := generation.Embedding{Start: at, Rows: min(2+3*kind, len(prompt)-at)}
+		for n := range e.Rows * hidden {
+			e.Values = append(e.Values, float32(kind*100+n))
+		}
+		e.Digest[0], e.Digest[1] = byte(kind), byte(e.Rows)
+		embeds = append(embeds, e)
+		for ; at < e.End(); at++ {
+			prompt[at] = generation.Placeholder
+		}
+	}
+	return prompt, embeds
+}
+
+func randomHints(r *rand.Rand) generation.Hints {
+	return generation.Hints{
+		Priority: int32(r.IntN(5)) - 2, Tenant: string(rune('a' + r.IntN(3))),
+		Class: uint8(r.IntN(3)), PredictedOutput: r.Uint32N(12),
+		Deadline: time.Duration(r.IntN(3)) * time.Second,
+	}
 }
 
 func randomSampling(r *rand.Rand) sample.Params {

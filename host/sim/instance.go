@@ -100,7 +100,7 @@ func (i *instance) start() {
 	must(err)
 	i.engine = engine.New(engine.Options{
 		Models: []engine.Runner{runner{i}}, Scheduler: i.scheduler, Context: w.config.Context,
-		Vocabulary: vocabulary, EOS: []int32{eos}, RecomputeOnFailure: w.config.Recompute,
+		Vocabulary: vocabulary, Hidden: hidden, Lease: w.config.Lease, EOS: []int32{eos}, RecomputeOnFailure: w.config.Recompute,
 		MaxPending: i.config.Limits.MaxQueue + i.config.Limits.MaxSeqs,
 		Clock:      func() time.Duration { return w.clock.now }, Watch: watch{i},
 	})
@@ -223,6 +223,16 @@ func (i *instance) conclude() {
 	i.again()
 }
 
+// limit changes the limits, unless what is here needs the old ones.
+func (i *instance) limit() {
+	limits := randomLimits(i.random)
+	limits.ChunkAlign = 1 // What was admitted fits a pool for that.
+	if i.scheduler.SetLimits(limits) == nil {
+		i.config.Limits, i.mostHeld = limits, i.scheduler.Stats().Holding
+		i.world.mark(LimitsChanged)
+	}
+}
+
 // reset forgets the prefix cache between two turns.
 func (i *instance) reset() {
 	if i.busy {
@@ -339,15 +349,12 @@ func (p *watched) swap() {
 	i := p.instance
 	if p.limits {
 		p.limits = false
-		i.config.Limits = randomLimits(i.random)
-		i.config.Limits.ChunkAlign = 1 // What was admitted fits a pool for that.
-		i.mostHeld = i.scheduler.Stats().Holding
-		must(i.scheduler.SetLimits(i.config.Limits))
-		i.world.mark(LimitsChanged)
+		i.limit()
 	}
 	if p.next == nil {
 		return
 	}
+	i.config.Policy = *p.next
 	p.policy = newPolicy(*p.next, i.random)
 	p.next = nil
 	i.scheduler.SetPolicy(p.policy)
@@ -367,6 +374,7 @@ func explained(code generation.Code) bool {
 	switch code {
 	case generation.CodeInternal, generation.CodeTransferFailed, generation.CodeNotDelivered,
 		generation.CodeReservationNotFound, generation.CodeNoDecode, codeLost,
+		generation.CodeShed,
 		generation.CodeInvalidMetadata, generation.CodeIDInUse, generation.CodeIncompatible:
 		return true
 	}

@@ -58,6 +58,11 @@ const (
 	Penalties
 	EndedByToken
 	WaitedInVain
+	Shed
+	PreemptedByPolicy
+	WholeItems
+	ItemsMatched
+	ResumedElsewhere
 	marks
 )
 
@@ -78,7 +83,9 @@ func (m Mark) String() string {
 		"connection lost", "queue full", "too long", "prompt pinned", "page evicted",
 		"cache reset", "limits changed", "slow reader", "send starved of pages",
 		"starving request put first", "penalties applied", "ended by its token",
-		"instances waited for each other"}[m]
+		"instances waited for each other", "shed by a policy",
+		"preempted by a policy", "items of vectors", "items of vectors matched",
+		"went on elsewhere behind its tokens"}[m]
 }
 
 // AllMarks lists the marks.

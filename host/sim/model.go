@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
@@ -36,9 +37,24 @@ func mix(a, b uint64) uint64 {
 	return x ^ x>>32
 }
 
-// entryAt is what a position holds: a fingerprint of its token and of what it sees. Without a
+// hidden is how wide the vectors are that may come in place of tokens.
+const hidden = 2
+
+// codeOf is what a position's input is to the model: a token.
+func codeOf(token int32) uint64 { return uint64(token) + 1 }
+
+// codeOfVector is the same for the row of an item of vectors.
+func codeOfVector(values []float32, row int) uint64 {
+	code := uint64(1) << 63
+	for _, v := range values[row*hidden : (row+1)*hidden] {
+		code = mix(code, uint64(math.Float32bits(v)))
+	}
+	return code
+}
+
+// entryAt is what a position holds: a fingerprint of its input and of what it sees. Without a
 // window the position before stands for all before it.
-func (s shape) entryAt(layer, position int, token int32, read func(int) entry) entry {
+func (s shape) entryAt(layer, position int, code uint64, read func(int) entry) entry {
 	acc := mix(uint64(layer)+1, uint64(position))
 	first := position - 1
 	if s.Window > 0 {
@@ -50,7 +66,7 @@ func (s shape) entryAt(layer, position int, token int32, read func(int) entry) e
 			acc = mix(mix(acc, e.key), e.value)
 		}
 	}
-	key := mix(acc, uint64(token)+1)
+	key := mix(acc, code)
 	return entry{key, mix(key, 0xABCDEF)}
 }
 
@@ -174,9 +190,19 @@ func (m *model) claim(b *batch.Batch) {
 func (m *model) append(item *batch.Item, layer int) {
 	slots := m.slots[layer]
 	read := func(i int) entry { return slots[m.slot(item.Pages, i)] }
+	embeds := item.Embeds
 	for i, token := range item.Tokens {
-		at := item.Start + i
-		slots[m.slot(item.Pages, at)] = m.entryAt(layer, at, token, read)
+		at, code := item.Start+i, codeOf(token)
+		for len(embeds) > 0 && at >= embeds[0].End() {
+			embeds = embeds[1:]
+		}
+		switch {
+		case len(embeds) > 0 && at >= embeds[0].Start:
+			code = codeOfVector(embeds[0].Values, at-embeds[0].Start)
+		case token < 0:
+			broken("position %d is an item of vectors, of which none came", at)
+		}
+		slots[m.slot(item.Pages, at)] = m.entryAt(layer, at, code, read)
 	}
 }
 

@@ -7,26 +7,41 @@ import (
 	"github.com/kvrelay/engine/host/sample"
 )
 
-// text is tokens and what they must leave in the KV cache, made from the tokens alone.
+// text is a run of inputs and what they must leave in the KV cache, made from them alone.
 type text struct {
 	shape
-	tokens  []int32
+	codes   []uint64
 	entries [][]entry // [layer][position]
 }
 
 func newText(s shape) *text { return &text{shape: s, entries: make([][]entry, s.Layers)} }
 
-// extend cuts the text to so many tokens and appends others.
-func (t *text) extend(keep int, tokens []int32) {
-	t.tokens = append(t.tokens[:keep], tokens...)
+// extend cuts the text to so many inputs and appends others.
+func (t *text) extend(keep int, codes []uint64) {
+	t.codes = append(t.codes[:keep], codes...)
 	for layer, entries := range t.entries {
 		entries = entries[:keep]
-		for at := keep; at < len(t.tokens); at++ {
+		for at := keep; at < len(t.codes); at++ {
 			read := func(i int) entry { return entries[i] }
-			entries = append(entries, t.entryAt(layer, at, t.tokens[at], read))
+			entries = append(entries, t.entryAt(layer, at, t.codes[at], read))
 		}
 		t.entries[layer] = entries
 	}
+}
+
+// promptCodes are the inputs of a prompt.
+func promptCodes(ask *generation.Request) []uint64 {
+	codes := make([]uint64, len(ask.Prompt))
+	for at, token := range ask.Prompt {
+		codes[at] = codeOf(token)
+	}
+	for i := range ask.Embeds {
+		e := &ask.Embeds[i]
+		for row := range e.Rows {
+			codes[e.Start+row] = codeOfVector(e.Values, row)
+		}
+	}
+	return codes
 }
 
 // eos is the token that ends an output.
@@ -50,11 +65,11 @@ func (s shape) oracle(ask generation.Request, context int) answer {
 		broken("oracle: %v", err)
 	}
 	t := newText(s)
-	t.extend(0, ask.Prompt)
+	t.extend(0, promptCodes(&ask))
 	row := make([]float32, vocabulary)
 	a := answer{finish: generation.FinishLength}
 	for len(a.tokens) < most {
-		s.row(row, len(t.tokens)-1, func(layer, i int) entry { return t.entries[layer][i] })
+		s.row(row, len(t.codes)-1, func(layer, i int) entry { return t.entries[layer][i] })
 		plain := slices.Clone(row)
 		if ask.Sampling.Adjusts() {
 			sampler.Adjust(row, ask.Prompt, a.tokens)
@@ -75,7 +90,7 @@ func (s shape) oracle(ask generation.Request, context int) answer {
 			a.logprobs = append(a.logprobs, chosen)
 		}
 		a.tokens = append(a.tokens, token)
-		t.extend(len(t.tokens), []int32{token})
+		t.extend(len(t.codes), []uint64{codeOf(token)})
 	}
 	return a
 }

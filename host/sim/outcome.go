@@ -7,16 +7,18 @@ import (
 	"github.com/kvrelay/engine/host/placement"
 )
 
+// maxAttempts bounds the attempts at one request.
+const maxAttempts = 30
+
 // refused takes the error of a call to the decode instance: another may do better, or it is the
 // end.
 func (c *client) refused(err error) {
 	g := generation.AsError(err)
 	c.explain(g)
-	again := g.Code == generation.CodeQueueFull
-	if g.Code == generation.CodeInternal && len(c.got) == 0 && c.world.devices > c.devices {
-		again = true
-	}
-	if again && c.tries < c.world.config.Retries {
+	again := g.Code == generation.CodeQueueFull ||
+		g.Code == generation.CodeReservationNotFound ||
+		g.Code == generation.CodeInternal && c.world.devices > c.devices
+	if again && c.names < maxAttempts && c.tries < c.world.config.Retries {
 		c.world.markIf(g.Code == generation.CodeInternal, FailedOverAfterDevice)
 		c.again()
 		return
@@ -29,8 +31,12 @@ func (c *client) lostDecode() {
 	if c.left || c.ended {
 		return
 	}
-	if len(c.got) == 0 && c.tries < c.world.config.Retries {
-		c.world.pool.Failed(placement.Decode, c.ticket.Instance(placement.Decode))
+	c.world.pool.Lost(placement.Decode, c.ticket.Instance(placement.Decode))
+	if len(c.got) == len(c.want.tokens) && c.want.finish == generation.FinishLength {
+		c.done() // Only the word about the end was lost.
+		return
+	}
+	if c.names < maxAttempts && c.tries < c.world.config.Retries {
 		c.again()
 		return
 	}
@@ -52,10 +58,11 @@ func (c *client) giveBack() {
 	if name == "" {
 		return
 	}
-	to, life := c.world.named(name), c.world.named(name).life
+	to, id := c.world.named(name), c.id()
+	life := to.life
 	c.world.clock.after(c.world.config.Latency, func() {
 		to.run(life, func() {
-			to.stepper.Release(c.id())
+			to.stepper.Release(id)
 			to.kick()
 		})
 	})
@@ -86,6 +93,11 @@ func (c *client) explain(err error) {
 	case generation.CodeQueueFull, generation.CodeContextLength, generation.CodeInvalidValue:
 		c.excused = true
 		return
+	case generation.CodeShed:
+		if c.world.counts[Shed] > 0 {
+			c.excused = true
+			return
+		}
 	case generation.CodeCancelled:
 		if c.left {
 			return

@@ -25,6 +25,8 @@ const (
 	Trapping
 	// Greedy lists prompts only, the longest first, whole.
 	Greedy
+	// Ruthless preempts and sheds, as it was granted.
+	Ruthless
 	policies
 )
 
@@ -39,6 +41,8 @@ func newPolicy(kind PolicyKind, r *rand.Rand) scheduler.Policy {
 		return &chance{r: r, laziness: 0.7, skips: 0.3}
 	case Liar:
 		return &chance{r: r, laziness: 0.2, lies: 0.4}
+	case Ruthless:
+		return &chance{r: r, laziness: 0.2, preempts: 0.2, sheds: 0.03}
 	case Trapping:
 		return &chance{r: r, laziness: 0.2, traps: 0.4}
 	}
@@ -50,6 +54,22 @@ var errTrap = errors.New("the policy trapped")
 type chance struct {
 	r                            *rand.Rand
 	laziness, skips, lies, traps float64
+	preempts, sheds              float64
+}
+
+// Answered implements scheduler.Answerer.
+func (c *chance) Answered() (name string, granted uint64, flags uint32) {
+	granted = abi.CapChunkLengths
+	if c.preempts > 0 {
+		granted |= abi.CapPreempt
+	}
+	if c.sheds > 0 {
+		granted |= abi.CapShed
+	}
+	if c.r.IntN(2) == 0 {
+		flags = abi.DescMayFill
+	}
+	return "chance", granted, flags
 }
 
 // Decide implements scheduler.Policy.
@@ -66,6 +86,11 @@ func (c *chance) Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, error)
 		switch {
 		case c.r.Float64() < c.skips:
 			d.Action = abi.ActionSkip
+		case c.r.Float64() < c.preempts && r.State&abi.StateRunning != 0 &&
+			r.State&abi.StatePinned == 0:
+			d.Action = abi.ActionPreemptRecompute
+		case c.r.Float64() < c.sheds:
+			d.Action = abi.ActionShed
 		case r.State&abi.StateDecoding != 0:
 			d.Tokens = 1
 		case r.RemainingPrefill > 0 && c.r.IntN(3) > 0:

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/placement"
 )
 
@@ -31,7 +32,8 @@ type World struct {
 	pool      *placement.Pool
 	conns     []*conn
 	clients   []*client
-	open      int // clients that have not ended
+	items     map[[32]byte][]uint64 // what the rows of each item of vectors are to the model
+	open      int                   // clients that have not ended
 	links     map[[2]int]*link
 	counts    Counts
 	events    int
@@ -62,7 +64,7 @@ const (
 // Run runs a world to its end. The error is the invariant that was broken, with the seed and the
 // time.
 func Run(c Config) (out Outcome, err error) {
-	w := &World{config: c, links: map[[2]int]*link{}}
+	w := &World{config: c, links: map[[2]int]*link{}, items: map[[32]byte][]uint64{}}
 	defer func() {
 		out = w.outcome()
 		switch e := recover().(type) {
@@ -102,12 +104,26 @@ func (w *World) begin() {
 		c := w.newClient(n, &w.config.Requests[n])
 		w.clients = append(w.clients, c)
 		w.open++
+		w.know(c.ask.Request.Embeds)
 		w.clock.after(c.ask.At, c.arrive)
 	}
 	for _, f := range w.config.Faults {
 		w.clock.after(f.At, func() { w.strike(f) })
 	}
 	w.clock.after(healthEvery, w.health)
+}
+
+// know notes the items of a prompt.
+func (w *World) know(embeds []generation.Embedding) {
+	for k := range embeds {
+		e := &embeds[k]
+		if w.items[e.Digest] != nil {
+			continue
+		}
+		for row := range e.Rows {
+			w.items[e.Digest] = append(w.items[e.Digest], codeOfVector(e.Values, row))
+		}
+	}
 }
 
 func (w *World) step() {
