@@ -18,15 +18,17 @@ type call struct {
 	life   int
 	began  time.Duration
 	over   bool // answered, lost or given up
+	silent int  // questions without an answer, in a row
 	real   *engine.Call
 	lost   func()
 }
 
-// silence is after what time the front gives up an instance that does not answer at all, patience
-// how long it waits for a call in any case.
+// While a call is under way the front asks the instance now and then whether it lives, and gives it
+// up after so many questions without an answer; patience is how long it waits in any case.
 const (
-	silence  = 6 * time.Second
-	patience = 40 * time.Second
+	probeEvery = time.Second
+	silences   = 3
+	patience   = 40 * time.Second
 )
 
 // dial makes a call: begin is run there, with a function that brings an answer back.
@@ -55,25 +57,29 @@ func (c *client) dial(
 			to.kick()
 		})
 	})
-	w.clock.after(silence, k.watch)
+	w.clock.after(probeEvery, k.watch)
 	return k
 }
 
-// watch gives the call up if the instance does not answer health checks either.
+// watch gives the call up if the instance does not say either that it lives.
 func (k *call) watch() {
 	if k.over {
 		return
 	}
 	w := k.client.world
+	k.silent++
+	if !k.to.paused {
+		k.silent = 0
+	}
 	switch {
-	case k.to.paused:
+	case k.silent >= silences:
 		k.cancel()
 		k.lost()
 	case w.clock.now-k.began > patience:
 		k.cancel()
 		k.client.exhausted()
 	default:
-		w.clock.after(silence, k.watch)
+		w.clock.after(probeEvery, k.watch)
 	}
 }
 

@@ -237,7 +237,7 @@ func (c *Config) requests(r *rand.Rand, apart time.Duration) {
 		}
 		prompt := randomPrompt(r, texts, most)
 		texts = append(texts, prompt)
-		prompt, embeds := randomItems(r, prompt)
+		prompt, embeds := withItems(prompt)
 		at += time.Duration(r.Int64N(int64(apart)))
 		a := Ask{
 			At: at, Way: Way(r.IntN(int(ways))), End: -1,
@@ -290,9 +290,14 @@ func randomPrompt(r *rand.Rand, texts [][]int32, most int) []int32 {
 	return prompt[:min(len(prompt), most)]
 }
 
-// randomItems puts vectors in the place of some tokens; there are few different ones, so that they
-// are found again.
-func randomItems(r *rand.Rand, prompt []int32) ([]int32, []generation.Embedding) {
+// withItems puts vectors in the place of some tokens. Prompts that begin alike have the same ones,
+// so that they are found again.
+func withItems(prompt []int32) ([]int32, []generation.Embedding) {
+	sum := uint64(0)
+	for _, token := range prompt[:min(3, len(prompt))] {
+		sum = mix(sum, codeOf(token))
+	}
+	r := rand.New(rand.NewPCG(sum, 2))
 	if r.IntN(6) > 0 {
 		return prompt, nil
 	}

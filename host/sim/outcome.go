@@ -82,7 +82,7 @@ func (c *client) fail(err *generation.Error) {
 	c.done()
 }
 
-// explain verifies that an error is one that may be: in a world where nothing goes wrong only a
+// explain verifies that an error is one that may be: where nothing has gone wrong yet only a
 // full queue or a request too large is an answer, and what the client asks for itself.
 func (c *client) explain(err error) {
 	g := generation.AsError(err)
@@ -103,7 +103,7 @@ func (c *client) explain(err error) {
 			return
 		}
 	}
-	if len(c.world.config.Faults) == 0 && !c.mayFail(g) || !explained(g.Code) {
+	if c.world.struck == 0 && !c.mayFail(g) || !explained(g.Code) {
 		broken("%s is told %s, which nothing explains: %v", c.id(), g.Code, g)
 	}
 }
@@ -165,7 +165,7 @@ func (c *client) done() {
 func (c *client) exhausted() {
 	w := c.world
 	w.mark(WaitedInVain)
-	if both := c.gridlock(); len(w.config.Faults) == 0 && !both {
+	if both := c.gridlock(); w.struck == 0 && !both {
 		broken("%s waits for nothing in phase %q", c.id(), c.phase)
 	}
 	c.fail(generation.Errorf(codeLost, "no answer in time"))

@@ -38,7 +38,8 @@ type World struct {
 	counts    Counts
 	events    int
 	healing   bool // no more faults
-	devices   int  // device faults so far
+	struck    int  // faults so far, and those of devices among them
+	devices   int
 }
 
 // link is what is wrong between two instances.
@@ -64,7 +65,7 @@ const (
 // Run runs a world to its end. The error is the invariant that was broken, with the seed and the
 // time.
 func Run(c Config) (out Outcome, err error) {
-	w := &World{config: c, links: map[[2]int]*link{}, items: map[[32]byte][]uint64{}}
+	w := newWorld(c)
 	defer func() {
 		out = w.outcome()
 		switch e := recover().(type) {
@@ -81,6 +82,10 @@ func Run(c Config) (out Outcome, err error) {
 	}
 	w.end()
 	return out, nil
+}
+
+func newWorld(c Config) *World {
+	return &World{config: c, links: map[[2]int]*link{}, items: map[[32]byte][]uint64{}}
 }
 
 // begin puts instances, clients and faults in place.
@@ -184,6 +189,7 @@ func (w *World) strike(f Fault) {
 	}
 	i, peer := w.instances[f.Instance], w.instances[f.Peer]
 	w.trace("fault: %v", f)
+	w.struck++
 	switch f.Kind {
 	case Kill:
 		i.kill()
