@@ -100,9 +100,10 @@ func (i *instance) start() {
 	must(err)
 	i.engine = engine.New(engine.Options{
 		Models: []engine.Runner{runner{i}}, Scheduler: i.scheduler, Context: w.config.Context,
-		Vocabulary: vocabulary, Hidden: hidden, Lease: w.config.Lease, EOS: []int32{eos}, RecomputeOnFailure: w.config.Recompute,
-		MaxPending: i.config.Limits.MaxQueue + i.config.Limits.MaxSeqs,
-		Clock:      func() time.Duration { return w.clock.now }, Watch: watch{i},
+		Vocabulary: vocabulary, Hidden: hidden, Lease: w.config.Lease, EOS: []int32{eos},
+		RecomputeOnFailure: w.config.Recompute,
+		MaxPending:         i.config.Limits.MaxQueue + i.config.Limits.MaxSeqs,
+		Clock:              func() time.Duration { return w.clock.now }, Watch: watch{i},
 	})
 	i.ledger, err = transfer.NewLedger(transfer.ReceiverOptions{
 		Models: i.models(), Address: i.address(), Random: chaff{i.random},

@@ -15,7 +15,8 @@ var (
 	seeds = flag.Uint64("seeds", defaultSeeds, "number of seeds; ENGINE_SIM_SEEDS does the same")
 )
 
-// Of defaultSeeds every one is run; where they have not reached each mark, more are, up to mostSeeds.
+// Of defaultSeeds every one is run; where they have not reached each mark, more are, up to
+// mostSeeds.
 const (
 	defaultSeeds = 300
 	mostSeeds    = 3000
