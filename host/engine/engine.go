@@ -12,6 +12,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -28,7 +29,8 @@ type Runner interface {
 
 // Options are what an engine is made of.
 type Options struct {
-	// Models are the models that run over the same prompt, the main one first. One for now.
+	// Models are the models that run over the same tokens, the main one first, which alone makes
+	// logits. The scheduler has a Memory for each.
 	Models []Runner
 	// Scheduler is owned by the engine from now on.
 	Scheduler *scheduler.Scheduler
@@ -207,17 +209,29 @@ func (e *Engine) listen() bool {
 	return e.scheduler.Work() && !e.stalled
 }
 
-// run computes the plan's batch. After each layer what belongs to a remote send goes out.
-func (e *Engine) run(plan *scheduler.Plan) ([][]float32, error) {
+// run computes the plan's batch in every model. After each layer what belongs to a remote send goes
+// out. A step that one model failed has failed in all.
+func (e *Engine) run(plan *scheduler.Plan) (logits [][]float32, err error) {
 	if plan.Empty() {
 		return nil, nil
 	}
-	if len(plan.Sends) > 0 {
-		plan.Batch.LayerDone = func(layer int) { e.sendLayer(plan, layer) }
-	} else {
-		plan.Batch.LayerDone = nil
+	for i, model := range e.options.Models {
+		b := plan.Input(i)
+		b.LayerDone = nil
+		if len(plan.Sends) > 0 {
+			b.LayerDone = func(layer int) { e.sendLayer(plan, i, layer) }
+		}
+		rows, err := model.Run(b)
+		switch {
+		case err != nil && i > 0:
+			return nil, fmt.Errorf("draft %d: %w", i, err)
+		case err != nil:
+			return nil, err
+		case i == 0:
+			logits = rows // They are the model's own until it runs again.
+		}
 	}
-	return e.options.Models[0].Run(&plan.Batch)
+	return logits, nil
 }
 
 // commit samples, and applies the plan to the scheduler. It returns what became of each sampled

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -79,6 +80,9 @@ func (w *world) life(n int, r *rand.Rand) {
 	tokens := slices.Concat(common[:r.IntN(41)], prompt(1+r.IntN(20), uint64(n)+100))
 	ask := generation.Request{ID: fmt.Sprint("id", n), Prompt: tokens, MaxTokens: 1 + r.IntN(12)}
 	want := w.options.oracle(tokens, ask.MaxTokens)
+	for at := r.IntN(20); at < len(tokens) && n%2 == 0; at += r.IntN(20) {
+		ask.Prompt, ask.Embeds, at = withVectors(ask, at, min(1+r.IntN(9), len(tokens)-at))
+	}
 	if r.IntN(3) == 0 {
 		stages := r.IntN(400)
 		go func() {
@@ -108,6 +112,19 @@ func (w *world) life(n int, r *rand.Rand) {
 		len(got) != len(want) {
 		w.t.Errorf("request %d of %d tokens: %v, want %v (%v)", n, len(tokens), got, want, err)
 	}
+}
+
+// withVectors gives tokens [at, at+rows) of a prompt as vectors, which the fake model reads as the
+// same ones.
+func withVectors(ask generation.Request, at, rows int) ([]int32, []generation.Embedding, int) {
+	prompt := slices.Clone(ask.Prompt)
+	e := generation.Embedding{Start: at, Rows: rows}
+	for i, token := range prompt[at : at+rows] {
+		e.Values = append(e.Values, float32(token))
+		prompt[at+i] = generation.Placeholder
+	}
+	e.Digest = sha256.Sum256(fmt.Append(nil, e.Values))
+	return prompt, append(ask.Embeds, e), e.End()
 }
 
 func TestStopKeepsThePages(t *testing.T) {

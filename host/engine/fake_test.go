@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -31,6 +32,8 @@ type fakeModel struct {
 	mu    sync.Mutex
 	slots [fakeLayers][]uint64
 	fail  error // of the next run
+	mute  error // of every reading of its pages
+	last  []batch.Item
 }
 
 // sight is what a position sees: all before it, or a window of them and sinks.
@@ -63,6 +66,7 @@ func (f *fakeModel) Run(b *batch.Batch) ([][]float32, error) {
 		f.fail = nil
 		return nil, err
 	}
+	f.last = b.Items
 	f.copy(b.Copies)
 	for layer := range fakeLayers {
 		f.mu.Lock()
@@ -96,7 +100,7 @@ func (f *fakeModel) copy(copies []batch.Copy) {
 }
 
 func (f *fakeModel) append(item *batch.Item, layer int) {
-	for i, token := range item.Tokens {
+	for i, token := range tokensOf(item) {
 		position, before := item.Start+i, uint64(layer)
 		for key := range position {
 			if f.window > 0 && f.sees(position, key) || key == position-1 {
@@ -105,6 +109,20 @@ func (f *fakeModel) append(item *batch.Item, layer int) {
 		}
 		f.slots[layer][slotOf(item.Pages, position)] = mix(before, uint64(token)+1)
 	}
+}
+
+// tokensOf are an item's tokens; a vector is its one number.
+func tokensOf(item *batch.Item) []int32 {
+	if len(item.Embeds) == 0 {
+		return item.Tokens
+	}
+	tokens := slices.Clone(item.Tokens)
+	for _, e := range item.Embeds {
+		for i, x := range e.Values {
+			tokens[e.Start-item.Start+i] = int32(x)
+		}
+	}
+	return tokens
 }
 
 // logits reads every slot that the sequence's last position sees.
@@ -162,6 +180,9 @@ func (s sight) oracle(prompt []int32, n int) []int32 {
 func (f *fakeModel) ReadPage(layer int, r kvcache.SlotRange, dst []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.mute != nil {
+		return f.mute
+	}
 	for i := range r.Count {
 		binary.LittleEndian.PutUint64(dst[8*i:], f.slots[layer][int(r.Page)*pageSize+r.First+i])
 	}
@@ -183,6 +204,7 @@ type world struct {
 	t               *testing.T
 	prefill, decode *Engine
 	models          [2]*fakeModel
+	drafts          [2][]*fakeDraft
 	options         worldOptions
 }
 
@@ -191,6 +213,10 @@ type worldOptions struct {
 	recompute                    bool
 	rate                         int64
 	sight                        // of the model
+	// drafts are the pools and windows of the models beside it; alone leaves them out of the
+	// prefill engine.
+	drafts []scheduler.Memory
+	alone  bool
 }
 
 func newWorld(t *testing.T, o worldOptions) *world {
@@ -204,12 +230,19 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	var ends []interface{ Close() error }
 	for i := range 2 {
 		w.models[i] = newFake(o.pages, o.sight)
-		e := w.engine(w.models[i])
+		e := w.engine(i)
 		models := []transfer.Model{{
 			Compat: transfer.Compat{Model: "fake", PageSize: pageSize, Layers: fakeLayers,
 				Window: o.window, Sinks: o.sinks},
 			Pages: w.models[i], SlotBytes: 8,
 		}}
+		for _, d := range w.drafts[i] {
+			models = append(models, transfer.Model{
+				Compat: transfer.Compat{Model: "draft", PageSize: pageSize, Layers: fakeLayers,
+					Window: d.window, Sinks: d.sinks},
+				Pages: d, SlotBytes: 8,
+			})
+		}
 		receiver, err := transfer.NewReceiver(transfer.ReceiverOptions{Models: models,
 			Address: listener.Addr().String(), Random: rand.Reader, Events: e.Heard})
 		if err != nil {
@@ -240,18 +273,30 @@ func newWorld(t *testing.T, o worldOptions) *world {
 	return w
 }
 
-func (w *world) engine(m *fakeModel) *Engine {
+func (w *world) engine(i int) *Engine {
 	o := w.options
+	models := []Runner{w.models[i]}
+	drafts := o.drafts
+	if i == 0 && o.alone {
+		drafts = nil
+	}
+	for _, m := range drafts {
+		d := &fakeDraft{fakeModel: newFake(m.Pages, sight{}), t: w.t, main: w.models[i],
+			window: m.Window, sinks: m.Sinks}
+		w.drafts[i] = append(w.drafts[i], d)
+		models = append(models, d)
+	}
 	s, err := scheduler.New(scheduler.Options{
 		Limits: scheduler.Limits{MaxSeqs: o.seqs, TokenBudget: o.budget, MaxQueue: 1000},
 		Pages:  o.pages, PageSize: pageSize, MaxModelLen: o.context, PrefixPages: -1,
-		KVBytesPerToken: 8 * fakeLayers, Window: o.window, Sinks: o.sinks,
+		KVBytesPerToken: 8 * fakeLayers, Window: o.window, Sinks: o.sinks, Drafts: drafts,
 	}, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return New(Options{Models: []Runner{m}, Scheduler: s, Context: o.context, MaxPending: 1000,
-		RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Watch: checker{w.t, s}})
+	return New(Options{Models: models, Scheduler: s, Context: o.context, MaxPending: 1000,
+		RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Hidden: 1,
+		Watch: checker{w.t, s}})
 }
 
 // checker verifies every invariant of the scheduler after each step.

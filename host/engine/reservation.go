@@ -107,9 +107,12 @@ func (e *Engine) grant(g *scheduler.Grant) {
 	res.matched = g.Matched
 	lease := fmt.Sprintf("r%d", r.id)
 	stats := e.scheduler.Stats()
+	groups := [][]transfer.Segment{segments(g.Segments)} // One a model.
+	for _, draft := range g.Drafts {
+		groups = append(groups, segments(draft))
+	}
 	metadata, err := e.receiver.Grant(lease, transfer.Reservation{
-		Window:    transfer.Window{Begin: g.Matched, End: g.End},
-		Segments:  [][]transfer.Segment{segments(g.Segments)},
+		Window: transfer.Window{Begin: g.Matched, End: g.End}, Segments: groups,
 		FreePages: stats.Free + stats.Evictable, Running: stats.Holding,
 	})
 	if err != nil {

@@ -126,13 +126,13 @@ func (e *Engine) queueSend(r *request, from int) {
 	r.send.queued = true
 }
 
-// sendLayer ships what a layer has just appended, and what the prefix cache held of it.
-func (e *Engine) sendLayer(plan *scheduler.Plan, layer int) {
+// sendLayer ships what a layer of a model has just appended, and what the prefix cache held of it.
+func (e *Engine) sendLayer(plan *scheduler.Plan, model, layer int) {
 	for i := range plan.Sends {
 		s := &plan.Sends[i]
 		r := e.requests[s.ID]
 		// An error here is the transfer's end; its Failed event says so to the loop.
-		_ = r.send.outgoing.Send(0, layer, s.FreshEnd, s.Pages)
+		_ = r.send.outgoing.Send(model, layer, s.FreshEnd, s.Table(model))
 	}
 }
 

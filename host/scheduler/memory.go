@@ -217,7 +217,7 @@ func (s *Scheduler) settle(q *sequence) {
 			g.need--
 			// Referenced until the copy has run, so that nobody is given the source meanwhile.
 			m.tails = append(m.tails, g.hit.Tail)
-			b := s.plan.batch(i)
+			b := s.plan.Input(i)
 			b.Copies = append(b.Copies, batch.Copy{
 				From: g.hit.Tail, To: t.pages[len(t.pages)-1], Tokens: tail,
 			})

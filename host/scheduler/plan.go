@@ -47,8 +47,8 @@ func (p *Plan) Empty() bool {
 	return !slices.ContainsFunc(p.Drafts, func(b batch.Batch) bool { return len(b.Copies) > 0 })
 }
 
-// batch is the input of a model, the main one being 0.
-func (p *Plan) batch(model int) *batch.Batch {
+// Input is the batch of a model, the main one being 0.
+func (p *Plan) Input(model int) *batch.Batch {
 	if model == 0 {
 		return &p.Batch
 	}
@@ -80,6 +80,14 @@ type Send struct {
 	Drafts [][]kvcache.PageID
 	// Last is set with the chunk that ends the window.
 	Last bool
+}
+
+// Table is the page table of a model, the main one being 0.
+func (s *Send) Table(model int) []kvcache.PageID {
+	if model == 0 {
+		return s.Pages
+	}
+	return s.Drafts[model-1]
 }
 
 // Grant is a reservation: pages for positions [Matched, End) of a prepared prompt.
@@ -183,7 +191,7 @@ func (s *Scheduler) clearPlan() {
 	}
 	p := &s.plan
 	for i := range s.models {
-		b := p.batch(i)
+		b := p.Input(i)
 		clear(b.Items)
 		*b = batch.Batch{Items: b.Items[:0], Copies: b.Copies[:0]}
 	}
@@ -217,7 +225,7 @@ func (s *Scheduler) compute(q *sequence, tokens int, decode bool) {
 	}
 	item := batch.Item{Tokens: q.tokens[start:end], Start: start, Embeds: q.itemsIn(start, end)}
 	for i := range s.models {
-		b := p.batch(i)
+		b := p.Input(i)
 		item.Pages = q.tables[i].pages[:s.pagesFor(end)]
 		b.Items = append(b.Items, item)
 	}
