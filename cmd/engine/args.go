@@ -16,6 +16,8 @@ func takes(most int, need ...string) cobra.PositionalArgs {
 				need[len(args)], cmd.CommandPath())
 		case len(args) > most && most == 0:
 			return usageError("%s takes no argument, got %q", cmd.CommandPath(), args[0])
+		case len(args) > most && most > 1:
+			return usageError("%s takes %d arguments, got %d", cmd.CommandPath(), most, len(args))
 		case len(args) > most:
 			return usageError("%s takes one argument; put quotes around a text with spaces",
 				cmd.CommandPath())

@@ -57,7 +57,7 @@ decides which requests run next and may be swapped while streams go on.`,
 	}
 	root.AddCommand(runCommand(), serveCommand(), reloadCommand(), tokenizeCommand())
 	root.AddCommand(pullCommand(), modelsCommand(), topCommand(), metricsCommand(),
-		drainCommand())
+		drainCommand(), instancesCommand())
 	root.AddCommand(policyCommand(), configCommand(), versionCommand(), compilePolicyCommand())
 	dress(root)
 	return root

@@ -231,6 +231,9 @@ func (i *instance) openAdmin() error {
 	}
 	o := admin.Options{Reload: i.reload, State: i.state, Drain: i.drainCall,
 		Dashboard: metrics.Dashboard(), Limits: policyLimits(i.cfg)}
+	if i.router != nil {
+		o.Fleet = fleet{i.router, i.metrics}
+	}
 	if i.policies != nil {
 		o.Policies = i.policies.Host
 		o.Named = i.namedPolicy

@@ -16,7 +16,7 @@ import (
 // openRouter serves the API in front of other instances.
 func (i *instance) openRouter(ctx context.Context) error {
 	c := i.cfg.Router
-	watch := &routerWatch{metrics: i.metrics}
+	watch := &routerWatch{metrics: i.metrics, ready: func() bool { return false }}
 	r, err := router.New(router.Options{
 		Prefill: endpoints(c.Prefill), Decode: endpoints(c.Decode), Retries: c.Retries,
 		ConnectTimeout: c.ConnectTimeout, HealthInterval: c.HealthInterval,

@@ -52,6 +52,8 @@ type Options struct {
 	State func(ctx context.Context) State
 	// Drain begins or ends draining, if asked, and says what is under way.
 	Drain func(ctx context.Context, ask Drain) (Drained, error)
+	// Fleet changes who stands behind a router; nil on an instance that is none.
+	Fleet Fleet
 	// Dashboard is the dashboard for Grafana.
 	Dashboard []byte
 }
@@ -140,6 +142,8 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /policies/history", answer(s.history))
 	mux.HandleFunc("POST /reload", answer(s.reload))
 	mux.HandleFunc("POST /drain", answer(s.drain))
+	mux.HandleFunc("GET /instances", answer(s.instances))
+	mux.HandleFunc("POST /instances", answer(s.changeInstances))
 	mux.HandleFunc("GET /state", answer(s.state))
 	mux.HandleFunc("GET /dashboard", s.dashboard)
 	return mux

@@ -79,6 +79,8 @@ type Instance struct {
 	Name     string `json:"name"`
 	Role     string `json:"role"`
 	Up       bool   `json:"up"`
+	Draining bool   `json:"draining,omitempty"`
+	URL      string `json:"url,omitempty"`
 	InFlight int    `json:"in_flight"`
 	Policy   string `json:"policy"`
 	Load

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"strconv"
@@ -165,4 +166,16 @@ func checkOrigin(s string) string {
 		return `leave out what follows the host: "` + u.Scheme + "://" + u.Host + `"`
 	}
 	return ""
+}
+
+// CheckInstance says what is wrong with the name or the URL of an instance that joins a router
+// while it runs; nil when nothing is.
+func CheckInstance(name, url string) error {
+	if remedy := checkName(name); remedy != "" {
+		return fmt.Errorf("the name of an instance is %.80q: %s", name, remedy)
+	}
+	if remedy := checkURL(url); remedy != "" {
+		return fmt.Errorf("the URL of %s is %.200q: %s", name, url, remedy)
+	}
+	return nil
 }

@@ -19,6 +19,7 @@ type forward struct {
 	out    *stream
 	id     string
 	ticket placement.Ticket
+	at     [2]string // the URLs of the ticket's instances, by placement.Role
 
 	accepted time.Time
 	tries    int // attempts that brought nothing, since the last token
@@ -103,8 +104,17 @@ func (f *forward) place() (err error) {
 			f.ticket.Forgive()
 			err = place(&f.ticket)
 		}
+		f.find()
 	})
 	return err
+}
+
+// find notes where the ticket's instances are, also if they leave before the request ends. The
+// router's lock is held.
+func (f *forward) find() {
+	for _, role := range []placement.Role{placement.Prefill, placement.Decode} {
+		f.at[role] = f.router.urls[role][f.ticket.Instance(role)]
+	}
 }
 
 // prompt is what an instance is given: what the client asked for, then what came of it so far.
@@ -145,7 +155,7 @@ func reasonOf(err error) string {
 // what still comes from there, is nothing of this one.
 func (f *forward) attempt(ctx context.Context) error {
 	f.attempts++
-	decode := f.url(placement.Decode)
+	decode := f.at[placement.Decode]
 	watched, end := f.router.watched(ctx, watching{url: decode, role: placement.Decode,
 		name: f.ticket.Instance(placement.Decode), silences: mostSilences})
 	err := f.drive(watched, decode)
@@ -212,10 +222,6 @@ func (f *forward) lost(ctx context.Context, role placement.Role, err error) {
 		return
 	}
 	f.router.check(ctx, role, name)
-}
-
-func (f *forward) url(role placement.Role) string {
-	return f.router.url(role, f.ticket.Instance(role))
 }
 
 // wire words an error for the API.

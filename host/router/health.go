@@ -48,11 +48,14 @@ func (r *Router) checkAll(ctx context.Context) {
 	wait.Wait()
 }
 
-// check asks one instance whether it is ready and who it is.
-func (r *Router) check(ctx context.Context, role placement.Role, name string) {
+// check asks one instance whether it is ready and who it is, and returns why it is not used.
+func (r *Router) check(ctx context.Context, role placement.Role, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.ConnectTimeout+time.Second)
 	defer cancel()
 	url := r.url(role, name)
+	if url == "" {
+		return errors.New("it has left")
+	}
 	var who openai.Instance
 	err := r.fetchJSON(ctx, url+"/ready", &struct{}{})
 	if err == nil {
@@ -84,6 +87,7 @@ func (r *Router) check(ctx context.Context, role placement.Role, name string) {
 	case changed:
 		r.options.Log.Info("instance is up again", "instance", name, "role", role.String())
 	}
+	return err
 }
 
 // gone reports whether a check says that nobody is there, or that an instance is leaving: not only
@@ -100,7 +104,7 @@ func gone(err error) bool {
 // not hand requests over to those met before.
 func (r *Router) meet(ctx context.Context, role placement.Role, name string,
 	who openai.Instance) error {
-	key := role.String() + "/" + name
+	key := instanceKey(role, name)
 	r.mu.Lock()
 	before, met := r.known[key]
 	had := r.model
@@ -111,8 +115,7 @@ func (r *Router) meet(ctx context.Context, role placement.Role, name string,
 	}
 	if model != nil && model.Instance.Compat != who.Compat {
 		if r.othersOf(key, model.Instance.Compat) {
-			return errors.New("it cannot work with " + model.Instance.Name + ": " +
-				differences(who, model.Instance))
+			return &misfit{model.Instance, differences(who, model.Instance)}
 		}
 		model = nil // The last of its kind is gone: the instances serve another model now.
 	}

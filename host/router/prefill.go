@@ -61,7 +61,7 @@ func (f *forward) prefill(ctx context.Context, decode string) (begin int, err er
 func (r *Router) recomputes(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.known[placement.Decode.String()+"/"+name].Recomputes
+	return r.known[instanceKey(placement.Decode, name)].Recomputes
 }
 
 // decide tells where the prompt is computed, once a request.
@@ -81,7 +81,7 @@ func (f *forward) send(ctx context.Context, call *openai.Call) (delivered bool, 
 		begun := time.Now()
 		var sent openai.RemoteSendResponse
 		err = f.router.postWatched(ctx, longCall{
-			watching: watching{url: f.url(placement.Prefill), role: placement.Prefill,
+			watching: watching{url: f.at[placement.Prefill], role: placement.Prefill,
 				name: f.ticket.Instance(placement.Prefill), silences: mostSilences},
 			path: openai.PathRemoteSend, body: call, to: &sent, header: f.headers()})
 		if ctx.Err() != nil {
@@ -116,6 +116,7 @@ func (f *forward) another(ctx context.Context, err error) (found bool) {
 	f.settle(func() {
 		f.ticket.Exclude(placement.Prefill)
 		found = f.router.pool.PlacePrefill(&f.ticket)
+		f.find()
 	})
 	if found {
 		f.router.options.Log.Warn("another prefill instance is tried", "id", f.id, "lost", name,

@@ -14,12 +14,9 @@ package router
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -65,11 +62,12 @@ type Router struct {
 	made    time.Time
 	progress
 
-	mu    sync.Mutex
-	urls  map[placement.Role]map[string]string // of all instances that were ever in the file
-	pool  *placement.Pool
-	model *Model
-	known map[string]openai.Instance // by role/name, what each last said
+	mu     sync.Mutex
+	roster *roster
+	urls   map[placement.Role]map[string]string
+	pool   *placement.Pool
+	model  *Model
+	known  map[string]openai.Instance // by role/name, what each last said
 }
 
 // New returns a router that has met no instance yet. Run makes it meet them.
@@ -88,14 +86,12 @@ func New(o Options) (*Router, error) {
 			MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute,
 		}},
 	}
-	pool, err := placement.New(names(o.Prefill), names(o.Decode))
-	if err != nil {
-		return nil, fmt.Errorf("router instances: %w", err)
+	var err error
+	if r.pool, err = placement.New(nil, nil); err != nil {
+		return nil, err
 	}
-	r.pool = pool
-	r.locate(placement.Prefill, o.Prefill)
-	r.locate(placement.Decode, o.Decode)
-	return r, nil
+	r.roster = &roster{}
+	return r, r.Replace(o.Prefill, o.Decode)
 }
 
 func names(list []Endpoint) []string {
@@ -104,38 +100,6 @@ func names(list []Endpoint) []string {
 		names[i] = e.Name
 	}
 	return names
-}
-
-// locate notes where instances are. One that moved has to introduce itself again.
-func (r *Router) locate(role placement.Role, list []Endpoint) {
-	for _, e := range list {
-		url := strings.TrimSuffix(e.URL, "/")
-		if r.urls[role][e.Name] != url {
-			r.urls[role][e.Name] = url
-			delete(r.known, role.String()+"/"+e.Name)
-		}
-	}
-}
-
-// Replace takes other lists of instances. Requests that run where an instance was taken out run on
-// there; new ones go to those in the lists, once they have answered. On an error nothing changes.
-func (r *Router) Replace(prefill, decode []Endpoint) error {
-	r.mu.Lock()
-	if err := r.pool.Replace(names(prefill), names(decode)); err != nil {
-		r.mu.Unlock()
-		return fmt.Errorf("router instances: %w", err)
-	}
-	r.locate(placement.Prefill, prefill)
-	r.locate(placement.Decode, decode)
-	listed := map[string]bool{}
-	all := r.pool.Snapshot()
-	for _, i := range all {
-		listed[i.Role.String()+"/"+i.Name] = true
-	}
-	maps.DeleteFunc(r.known, func(key string, _ openai.Instance) bool { return !listed[key] })
-	r.mu.Unlock()
-	r.options.Watch.Instances(all)
-	return nil
 }
 
 // Place is where one instance is.
