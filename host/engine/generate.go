@@ -108,11 +108,6 @@ func (e *Engine) SetLimits(ctx context.Context, l scheduler.Limits) error {
 	return err
 }
 
-// SetDraining tells policies that no new requests come, or that they come again.
-func (e *Engine) SetDraining(draining bool) {
-	e.inbox.put(func() { e.scheduler.SetDraining(draining) })
-}
-
 // Stats returns the scheduler's gauges and counters and the pages without an owner, which must be
 // 0.
 func (e *Engine) Stats(ctx context.Context) (scheduler.Stats, int, error) {

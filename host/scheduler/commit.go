@@ -25,6 +25,7 @@ func (s *Scheduler) Commit(p *Plan, sampled []int32, now time.Duration) {
 		q.lastToken = now
 		if q.firstToken == 0 {
 			q.firstToken = now
+			s.turnTo(q, moment{what: FirstToken, from: now})
 		}
 		if q.state == Prefilling {
 			s.move(q, Decoding)

@@ -27,6 +27,7 @@ func (s *Scheduler) decide(costs StepCosts) {
 	}
 	d.Fallback, d.Err = true, err
 	s.empty, s.turn.fill = 0, false
+	s.decider(builtinName)
 	s.turn.out, _ = s.builtin.Decide(v, s.turn.out[:0])
 	if err := s.judged(v, s.turn.out, abi.CapChunkLengths); err != nil {
 		panic("scheduler: the built-in policy broke a rule: " + err.Error())
@@ -35,12 +36,7 @@ func (s *Scheduler) decide(costs StepCosts) {
 
 // accept judges an answer, and how many answers in a row have left work aside that would fit.
 func (s *Scheduler) accept(v *abi.View, out []abi.Decision) error {
-	granted := uint64(abi.CapChunkLengths)
-	if a, ok := s.policy.(Answerer); ok {
-		var flags uint32
-		_, granted, flags = a.Answered()
-		s.turn.fill = flags&abi.DescMayFill != 0
-	}
+	granted := s.answered()
 	err := s.judged(v, out, granted)
 	if err == nil {
 		err = s.judgeEmptiness()
@@ -52,6 +48,24 @@ func (s *Scheduler) accept(v *abi.View, out []abi.Decision) error {
 		reporter.ReportFault(abi.FaultBadOutput, err.Error())
 	}
 	return &Fault{Class: abi.FaultBadOutput, Step: s.step, Detail: err.Error()}
+}
+
+// answered notes who gave the answer and what it wants of the host, and returns what it was
+// granted.
+func (s *Scheduler) answered() (granted uint64) {
+	if s.policy == Policy(&s.builtin) {
+		s.decider(builtinName)
+		return abi.CapChunkLengths
+	}
+	a, ok := s.policy.(Answerer)
+	if !ok {
+		s.decider("native")
+		return abi.CapChunkLengths
+	}
+	name, granted, flags := a.Answered()
+	s.decider(name)
+	s.turn.fill = flags&abi.DescMayFill != 0
+	return granted
 }
 
 // judged checks an answer against the records as they were shown, and turns it into an order. The
@@ -72,7 +86,9 @@ func (s *Scheduler) judged(v *abi.View, out []abi.Decision, granted uint64) erro
 		case q.doomed:
 			s.refuse(q, abi.RefusalCancelled)
 		case d.Action == abi.ActionSkip:
-			q.skipAt = s.step
+			if q.skipAt = s.step; !q.holds { // Of those that hold pages noteStep tells.
+				s.note(q, moment{what: Skipped})
+			}
 		case d.Action == abi.ActionRun && q.state != Decoding && q.remaining() == 0:
 			s.refuse(q, abi.RefusalIdle)
 		default:

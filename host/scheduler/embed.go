@@ -225,6 +225,7 @@ func (s *Scheduler) letIn() {
 		return
 	}
 	q.forcedAt, q.guarded = s.step, true
+	s.note(q, moment{what: PutFirst})
 	s.plan.Decision.Forced++
 	s.turn.kept = min(longest(q.embeds), s.turn.budget)
 	order := append(s.turn.spare[:0], entry{q: q, tokens: auto})

@@ -40,6 +40,7 @@ func (s *Scheduler) happened(kind uint16, q *sequence, event abi.Event) {
 
 // finished tells that a sequence ended, well or not.
 func (s *Scheduler) finished(q *sequence, reason Reason) {
+	s.turnTo(q, moment{what: Ended, why: uint16(reason)})
 	kind := uint16(abi.EventFinished)
 	if reason == ReasonCancelled || reason == ReasonError {
 		kind = abi.EventCancelled
@@ -53,6 +54,7 @@ func (s *Scheduler) finished(q *sequence, reason Reason) {
 func (s *Scheduler) refuse(q *sequence, why uint64) {
 	s.plan.Decision.Refused++
 	q.refusedAt = s.step
+	s.note(q, moment{what: Refused, why: uint16(why)})
 	s.happened(abi.EventDecisionRefused, q, abi.Event{Reason: q.reason, Extra: why})
 }
 
@@ -66,6 +68,7 @@ func (s *Scheduler) trimmed(q *sequence, asked, tokens int) {
 
 // admitted tells that a sequence got its first pages, or got some again.
 func (s *Scheduler) admitted(q *sequence) {
+	s.turnTo(q, moment{what: Admitted, tokens: uint32(q.matched)})
 	s.happened(abi.EventAdmitted, q, abi.Event{
 		Reason: q.reason, Tokens: uint32(q.matched), US: s.since(q.arrival),
 	})

@@ -159,7 +159,8 @@ type turn struct {
 	// fill: the policy wants the budget filled that it leaves. quota: an entry could not run
 	// because of its tenant's bound alone.
 	fill, quota bool
-	preempted   int // Ordered by the policy.
+	decider     uint16 // Who decides, in Scheduler.deciders.
+	preempted   int    // Ordered by the policy.
 	// short: a sequence that holds pages could not go on for want of more.
 	short bool
 }
@@ -181,6 +182,7 @@ func (s *Scheduler) Plan(now time.Duration, costs StepCosts) *Plan {
 	s.decode()
 	s.prefill()
 	s.breakStall()
+	s.noteStep()
 	s.countIdle()
 	return &s.plan
 }
@@ -238,6 +240,7 @@ func (s *Scheduler) compute(q *sequence, tokens int, decode bool) {
 		p.Decodes++
 	} else {
 		p.PrefillTokens += tokens
+		s.note(q, moment{what: Computed, tokens: uint32(tokens), last: uint32(tokens)})
 	}
 	q.plannedAt, q.lastSched = s.step, s.now
 	s.turn.budget -= tokens

@@ -42,6 +42,7 @@ func (s *Scheduler) shed(q *sequence) {
 		return
 	}
 	s.plan.Shed = append(s.plan.Shed, Shed{ID: q.id, Reason: q.reason})
+	s.turnTo(q, moment{what: Shedded, reason: q.reason})
 	s.finished(q, ReasonError)
 	s.end(q, prefix.Keep)
 }
@@ -66,6 +67,7 @@ func (s *Scheduler) passed(e *entry) bool {
 // pages stay matchable, first in line for eviction.
 func (s *Scheduler) preempt(q *sequence, why uint16) {
 	lost := q.computed
+	s.displaced(q, moment{what: Preempted, why: why, tokens: uint32(lost)})
 	s.giveBack(q, prefix.Demote)
 	s.unhold(q)
 	if q.state != Waiting {

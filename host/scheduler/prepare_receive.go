@@ -37,6 +37,7 @@ func (s *Scheduler) prepare(q *sequence) {
 	s.dequeue(q)
 	s.hold(q)
 	s.move(q, Prepared)
+	s.note(q, moment{what: Reserved, tokens: uint32(q.end)})
 	g := Grant{ID: q.id, Matched: q.matched, End: q.end}
 	for i, m := range s.models {
 		t := &q.tables[i]
@@ -58,6 +59,7 @@ func (s *Scheduler) Receiving(id SequenceID) error {
 		return fmt.Errorf("receive: %w", err)
 	}
 	s.move(q, Receiving)
+	s.note(q, moment{what: Written})
 	return nil
 }
 
@@ -78,6 +80,7 @@ func (s *Scheduler) Delivered(id SequenceID, end int) error {
 		s.move(q, Receiving)
 	}
 	q.delivered = true
+	s.turnTo(q, moment{what: Arrived, tokens: uint32(end)})
 	end = q.whole(end)
 	q.computed = s.received(q, end)
 	if end < q.end {
@@ -116,6 +119,9 @@ func (s *Scheduler) StartGenerate(id SequenceID, begin int) error {
 func (s *Scheduler) start(q *sequence) {
 	q.kind = Local
 	s.truncate(q)
+	if q.holds {
+		s.queued(q)
+	}
 	s.move(q, Waiting)
 }
 
@@ -131,6 +137,7 @@ func (s *Scheduler) Recompute(id SequenceID) (held bool, err error) {
 		s.start(q)
 		return false, nil
 	}
+	s.turnTo(q, moment{what: Recomputed})
 	if q.state == Receiving {
 		s.isolate(q)
 		held = true

@@ -21,6 +21,8 @@ func (s *Scheduler) remoteSend(q *sequence, start, end int) {
 		send.Drafts = append(send.Drafts, q.tables[1+i].pages[:s.pagesFor(end)])
 	}
 	q.sending = true
+	tokens := send.CachedEnd - send.CachedStart + send.FreshEnd - send.FreshStart
+	s.note(q, moment{what: Going, tokens: uint32(tokens), last: uint32(tokens)})
 	s.plan.Sends = append(s.plan.Sends, send)
 }
 

@@ -55,8 +55,13 @@ type Scheduler struct {
 	// tenants is the policy's tenant table, events what happened since it was last asked.
 	tenants []abi.Tenant
 	events  events
-	names   names
-	barred  *sequence // It was kept out for too long, and comes first in the next step.
+	// stories tell people what happened to each sequence. asked counts the steps in which a policy
+	// was asked, spent those that used up their tokens, and deciders are who decided.
+	stories      stories
+	asked, spent uint64
+	deciders     []string
+	names        names
+	barred       *sequence // It was kept out for too long, and comes first in the next step.
 	// hinted is where the next look at what the prefix cache holds for the queue starts.
 	hinted   int
 	empty    int  // Answers in a row that left fitting work aside.
@@ -86,6 +91,7 @@ func New(o Options, policy Policy) (*Scheduler, error) {
 	s.table.grow(limits.MaxQueue + limits.MaxSeqs)
 	s.events.list = make([]abi.Event, 0, abi.LimitEvents)
 	s.SetTenant(0, 0, 0)
+	s.deciders = append(make([]string, 0, maxDeciders), "others", builtinName)
 	s.SetPolicy(policy)
 	return s, nil
 }

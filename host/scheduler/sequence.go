@@ -89,6 +89,9 @@ type sequence struct {
 	firstToken time.Duration
 	lastToken  time.Duration
 
+	story   *story
+	notedAt uint64 // Step in which its story was told why it did not run.
+
 	slot    int // In the policy's table, or -1.
 	touched bool
 }
@@ -204,6 +207,7 @@ func (s *Scheduler) giveBack(q *sequence, fate prefix.Fate) {
 func (s *Scheduler) forget(q *sequence) {
 	s.unnameItems(q)
 	delete(s.byID, q.id)
+	s.stories.keep(q.story)
 	s.states[Finished]--
 	s.touch(q)
 }

@@ -18,6 +18,7 @@ func (s *Scheduler) putStarvingFirst() {
 		switch {
 		case q.state == Decoding && idle:
 			q.forcedAt, q.guarded = s.step, true
+			s.note(q, moment{what: PutFirst})
 			s.plan.Decision.Forced++
 		case (q.state == Waiting || q.state == Prefilling) && (idle || s.stalled):
 			starving = append(starving, q)
@@ -25,8 +26,9 @@ func (s *Scheduler) putStarvingFirst() {
 	}
 	s.stalled = s.stalled && len(starving) > 0
 	s.turn.closed = s.stalled
-	for _, q := range s.queue { // By arrival: the first that is young enough ends it.
-		if s.limits.HardAge == 0 || s.now-q.arrival < s.limits.HardAge {
+	old := len(starving) + s.limits.MaxSeqs // No more can start, however many are old.
+	for _, q := range s.queue {             // By arrival: the first that is young enough ends it.
+		if s.limits.HardAge == 0 || s.now-q.arrival < s.limits.HardAge || len(starving) >= old {
 			break
 		}
 		if q.remaining() > 0 {
@@ -42,6 +44,7 @@ func (s *Scheduler) putStarvingFirst() {
 	order := s.turn.spare[:0]
 	for _, q := range starving {
 		q.forcedAt, q.guarded = s.step, true
+		s.note(q, moment{what: PutFirst})
 		tokens := auto
 		if q.orderAt == s.step && s.turn.order[q.order].action == abi.ActionRun {
 			tokens = s.turn.order[q.order].tokens

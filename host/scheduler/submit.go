@@ -45,6 +45,7 @@ func (s *Scheduler) Submit(r Request) error {
 	s.byID[r.ID] = q
 	s.states[Waiting]++
 	s.enqueue(q)
+	s.queued(q)
 	return nil
 }
 

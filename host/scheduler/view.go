@@ -181,6 +181,7 @@ func (s *Scheduler) SetLease(id SequenceID, until time.Duration) {
 func (s *Scheduler) Doom(id SequenceID) {
 	if q := s.byID[id]; q != nil {
 		q.doomed = true
+		s.note(q, moment{what: Doomed})
 		s.touch(q)
 	}
 }
