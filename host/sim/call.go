@@ -13,14 +13,15 @@ import (
 // call is a call of the front to an instance, over a network: it arrives late, its answer too, and
 // one to an instance that dies is lost.
 type call struct {
-	client *client
-	to     *instance
-	life   int
-	began  time.Duration
-	over   bool // answered, lost or given up
-	silent int  // questions without an answer, in a row
-	real   *engine.Call
-	lost   func()
+	client            *client
+	to                *instance
+	life              int
+	began             time.Duration
+	over              bool // its answer has come, or nobody waits for it
+	answered, streams bool // the instance has answered; the answer is a stream
+	silent            int  // questions without an answer, in a row
+	real              *engine.Call
+	lost              func()
 }
 
 // While a call is under way the front asks the instance now and then whether it lives, and gives it
@@ -31,6 +32,9 @@ const (
 	patience   = 40 * time.Second
 )
 
+// requestTimeout is how long an instance works for one request.
+const requestTimeout = time.Minute
+
 // dial makes a call: begin is run there, with a function that brings an answer back.
 func (c *client) dial(
 	to *instance, begin func(s *engine.Stepper, answer func(func())) *engine.Call, lost func(),
@@ -39,8 +43,9 @@ func (c *client) dial(
 	k := &call{client: c, to: to, life: to.life, lost: lost, began: w.clock.now}
 	c.call = k
 	answer := func(deliver func()) {
+		k.answered = true
 		if !k.over {
-			w.clock.after(w.config.Latency, func() { k.end(deliver) })
+			w.carry(to, func() { k.end(deliver) })
 		}
 	}
 	if !to.up {
@@ -48,17 +53,30 @@ func (c *client) dial(
 		return k
 	}
 	to.pending = append(to.pending, k)
-	w.clock.after(w.config.Latency, func() {
+	w.carry(to, func() {
 		to.run(k.life, func() {
 			if k.over {
 				return
 			}
 			k.real = begin(to.stepper, answer)
 			to.kick()
+			to.later(requestTimeout, k.expire)
 		})
 	})
 	w.clock.after(probeEvery, k.watch)
 	return k
+}
+
+// expire ends a request that has taken longer than an instance allows, if nobody is there for it:
+// whoever asked has gone, and the word of it was lost.
+func (k *call) expire() {
+	reader := k.client.reader
+	read := reader != nil && reader.call == k && !reader.over
+	if !k.over || read || k.answered && !k.streams {
+		return
+	}
+	k.real.Cancel()
+	k.to.kick()
 }
 
 // watch gives the call up if the instance does not say either that it lives.
@@ -68,7 +86,7 @@ func (k *call) watch() {
 	}
 	w := k.client.world
 	k.silent++
-	if !k.to.paused {
+	if k.to.lives() {
 		k.silent = 0
 	}
 	switch {
@@ -110,7 +128,12 @@ func (k *call) cancel() {
 		return
 	}
 	k.close()
-	k.client.world.clock.after(k.client.world.config.Latency, func() {
+	k.hangUp()
+}
+
+// hangUp tells the instance that nobody waits for the call, or reads the stream, any more.
+func (k *call) hangUp() {
+	k.client.world.carry(k.to, func() {
 		k.to.run(k.life, func() {
 			if k.real != nil {
 				k.real.Cancel()
@@ -120,12 +143,34 @@ func (k *call) cancel() {
 	})
 }
 
+// lives reports whether an instance would answer the front.
+func (i *instance) lives() bool { return !i.paused && i.cutUntil <= i.world.clock.now }
+
+// longestDelay is how long the network keeps a message; after that it is lost.
+const longestDelay = silences * probeEvery
+
+// carry takes a message from the front to an instance, or back.
+func (w *World) carry(i *instance, deliver func()) {
+	w.clock.after(w.config.Latency, func() {
+		switch left := i.cutUntil - w.clock.now; {
+		case left <= 0:
+			deliver()
+		case left < longestDelay:
+			w.clock.after(left, deliver)
+		default:
+			w.mark(MessageLost)
+		}
+	})
+}
+
 // reader takes the tokens of a stream to a client.
 type reader struct {
 	client *client
 	from   *instance
 	life   int
 	stream generation.Stream
+	call   *call // that it is the answer of
+	silent int   // questions to the instance without an answer, in a row
 	over   bool
 }
 
@@ -147,7 +192,7 @@ func (i *instance) read() {
 
 // look takes all that has come.
 func (r *reader) look() {
-	for !r.over && r.from.up && r.life == r.from.life {
+	for !r.over && r.from.up && r.life == r.from.life && r.from.lives() {
 		update, err := r.stream.Next(spent)
 		if errors.Is(err, context.Canceled) {
 			return
@@ -155,11 +200,36 @@ func (r *reader) look() {
 		c := r.client
 		preempted := len(r.from.preempted) > 0
 		c.take(c.world.config.Bug.tokens(update.Tokens, preempted), update.Logprobs)
+		if n := c.ask.StopAfter; n > 0 && len(c.got) >= n && !c.stopped {
+			c.stopped = true
+			c.world.mark(StoppedByReader)
+			r.stream.Stop()
+			r.from.kick()
+		}
 		if err != nil || update.Finish != "" {
 			r.close()
 			c.finish(update, err)
 		}
 	}
+}
+
+// watch gives a stream up whose instance says nothing at all any more.
+func (r *reader) watch() {
+	if r.over {
+		return
+	}
+	r.silent++
+	if r.from.lives() {
+		r.silent = 0
+	}
+	if r.silent < silences {
+		r.client.world.clock.after(probeEvery, r.watch)
+		return
+	}
+	r.client.world.mark(StreamSilent)
+	r.close()
+	r.call.hangUp()
+	r.client.lostDecode()
 }
 
 // slowly looks now and then.

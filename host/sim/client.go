@@ -25,6 +25,7 @@ type client struct {
 	reader  *reader
 	ended   bool
 	left    bool // the client has gone
+	stopped bool // the client has enough
 	excused bool // an instance has refused a part of it
 	unsent  bool // the remote send failed
 	failure *generation.Error
@@ -53,12 +54,15 @@ func (c *client) request() generation.Request {
 	ask.ID = c.id()
 	ask.Prompt = slices.Concat(ask.Prompt, c.got)
 	ask.Emitted = len(c.got)
+	if c.ask.Form {
+		ask.Constraint = &form{}
+	}
 	return ask
 }
 
 // arrive begins.
 func (c *client) arrive() {
-	c.want = c.world.config.Shape.oracle(c.ask.Request, c.world.config.Context)
+	c.want = c.world.config.Shape.oracle(c.request(), c.world.config.Context)
 	c.world.markIf(c.ask.Request.Sampling.Adjusts(), Penalties)
 	c.world.markIf(len(c.ask.Request.Embeds) > 0, WholeItems)
 	if c.ask.Cancel > 0 {
@@ -102,11 +106,12 @@ func (c *client) decode() *instance { return c.world.named(c.ticket.Instance(pla
 func (c *client) generate() {
 	c.enter("starting")
 	c.ticket.Release(placement.Prefill)
-	c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
+	k := c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
 		return s.Generate(c.request(), func(stream generation.Stream, err error) {
 			answer(func() { c.started(stream, err) })
 		})
 	}, c.lostDecode)
+	k.streams = true
 }
 
 // prepare reserves on the decode instance.
@@ -222,12 +227,13 @@ func (c *client) start() {
 	c.ticket.Release(placement.Prefill)
 	w := c.world
 	w.markIf(c.begin < c.reserved.End && c.begin > c.reserved.Matched, GapPrefilled)
-	c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
+	k := c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
 		return s.StartGenerate(c.request(), c.begin,
 			func(stream generation.Stream, err error) {
 				answer(func() { c.started(stream, err) })
 			})
 	}, c.lostDecode)
+	k.streams = true
 }
 
 func (c *client) started(stream generation.Stream, err error) {
@@ -239,8 +245,9 @@ func (c *client) started(stream generation.Stream, err error) {
 	c.world.markIf(c.unsent, Recomputed)
 	c.world.markIf(len(c.got) > 0, ResumedElsewhere)
 	from := c.decode()
-	c.reader = &reader{client: c, from: from, life: from.life, stream: stream}
+	c.reader = &reader{client: c, from: from, life: from.life, stream: stream, call: c.call}
 	from.readers = append(from.readers, c.reader)
+	c.world.clock.after(probeEvery, c.reader.watch)
 	if c.ask.ReadEvery > 0 {
 		c.world.mark(SlowReader)
 		c.reader.slowly()
@@ -276,7 +283,8 @@ func (c *client) finish(update generation.Update, err error) {
 		c.refused(err)
 		return
 	}
-	if len(c.got) != len(c.want.tokens) || update.Finish != c.want.finish {
+	whole := len(c.got) == len(c.want.tokens) && update.Finish == c.want.finish
+	if !whole && (!c.stopped || update.Finish != generation.FinishStop) {
 		broken("%s ends with %d tokens and %q, must with %d and %q",
 			c.id(), len(c.got), update.Finish, len(c.want.tokens), c.want.finish)
 	}
@@ -284,6 +292,7 @@ func (c *client) finish(update generation.Update, err error) {
 	embeds := c.ask.Request.Embeds
 	c.world.markIf(len(embeds) > 0 && update.Report.Cached >= embeds[0].End(), ItemsMatched)
 	c.world.markIf(update.Finish == generation.FinishStop, EndedByToken)
+	c.world.markIf(c.want.formed, Formed)
 	c.done()
 	if c.ask.Way == Stale && c.reserved.Metadata != "" {
 		c.sendStale()

@@ -41,6 +41,7 @@ type InstanceConfig struct {
 	PrefixPages     int
 	Limits          scheduler.Limits
 	MaxInflight     int
+	MaxLeases       int // 0: as many as the protocol allows
 	Policy          PolicyKind
 	StepTime        time.Duration // of a step, and of each of its tokens a tenth
 }
@@ -57,6 +58,10 @@ type Ask struct {
 	Threshold int
 	// Cancel is how long after At the client leaves; 0: never.
 	Cancel time.Duration
+	// Form: the output must have the form of form.go. StopAfter so many tokens the reader has
+	// enough; 0: never.
+	Form      bool
+	StopAfter int
 	// ReadEvery is how often a slow reader looks; 0: as fast as tokens come.
 	ReadEvery time.Duration
 }
@@ -122,6 +127,8 @@ const (
 	Corrupt
 	// Slow makes a link a hundred times slower for a while.
 	Slow
+	// Isolate lets nothing pass between the front and an instance for a while.
+	Isolate
 	// Device fails the next step, as out of memory.
 	Device
 	// Reset forgets an instance's prefix cache.
@@ -134,8 +141,8 @@ const (
 )
 
 func (k FaultKind) String() string {
-	return [...]string{"kill", "pause", "stall", "drop", "cut", "corrupt", "slow", "device",
-		"reset", "swap", "limits"}[k]
+	return [...]string{"kill", "pause", "stall", "drop", "cut", "corrupt", "slow", "isolate",
+		"device", "reset", "swap", "limits"}[k]
 }
 
 // Random is the world of a seed.
@@ -207,6 +214,9 @@ func (c *Config) instance(r *rand.Rand) InstanceConfig {
 	case 1:
 		in.PrefixPages = 1 + r.IntN(10)
 	}
+	if r.IntN(6) == 0 {
+		in.MaxLeases = 1 + r.IntN(3)
+	}
 	return in
 }
 
@@ -263,6 +273,13 @@ func (c *Config) requests(r *rand.Rand, apart time.Duration) {
 		if r.IntN(8) == 0 {
 			a.Threshold = r.IntN(20)
 		}
+		if r.IntN(8) == 0 {
+			a.StopAfter = 1 + r.IntN(6)
+		}
+		if r.IntN(4) == 0 {
+			a.Request.MinTokens = r.IntN(a.Request.MaxTokens + 1)
+		}
+		a.Form = r.IntN(5) == 0
 		if r.IntN(5) == 0 {
 			a.Cancel = time.Duration(1+r.IntN(800)) * time.Millisecond
 		}

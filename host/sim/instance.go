@@ -27,6 +27,8 @@ type instance struct {
 	// asleep collects what happens to a paused instance until it goes on.
 	paused bool
 	asleep []func()
+	// cutUntil is how long nothing passes between the front and the instance.
+	cutUntil time.Duration
 
 	engine    *engine.Engine
 	stepper   *engine.Stepper
@@ -108,6 +110,7 @@ func (i *instance) start() {
 	i.ledger, err = transfer.NewLedger(transfer.ReceiverOptions{
 		Models: i.models(), Address: i.address(), Random: chaff{i.random},
 		Timeout: w.config.Timeout, Lease: w.config.Lease, MaxInflight: i.config.MaxInflight,
+		MaxLeases: i.config.MaxLeases,
 	})
 	must(err)
 	var receiver engine.Receiver
@@ -180,6 +183,7 @@ func (i *instance) hear() {
 	if i.heard > 0 {
 		i.heard = 0
 		i.check()
+		i.read()
 	}
 	if !work {
 		i.busy = false

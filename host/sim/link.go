@@ -313,6 +313,7 @@ type receiverEnd struct{ *instance }
 func (r receiverEnd) Grant(id string, res transfer.Reservation) (string, error) {
 	i := r.instance
 	text, err := i.ledger.Grant(id, i.world.config.Bug.reservation(res), i.world.clock.now)
+	i.world.markIf(err != nil, LeasesUsedUp)
 	if err == nil {
 		i.granted(id, res)
 		i.later(0, i.settle)

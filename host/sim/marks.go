@@ -63,6 +63,11 @@ const (
 	WholeItems
 	ItemsMatched
 	ResumedElsewhere
+	MessageLost
+	StreamSilent
+	StoppedByReader
+	Formed
+	LeasesUsedUp
 	marks
 )
 
@@ -85,7 +90,9 @@ func (m Mark) String() string {
 		"starving request put first", "penalties applied", "ended by its token",
 		"instances waited for each other", "shed by a policy",
 		"preempted by a policy", "items of vectors", "items of vectors matched",
-		"went on elsewhere behind its tokens"}[m]
+		"went on elsewhere behind its tokens",
+		"message to an instance lost", "stream fell silent", "stopped by its reader",
+		"ended by its form", "no lease left"}[m]
 }
 
 // AllMarks lists the marks.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"slices"
 
 	"github.com/kvrelay/engine/host/generation"
@@ -52,9 +53,11 @@ type answer struct {
 	tokens   []int32
 	finish   generation.Finish
 	logprobs []sample.Logprob // of the tokens
+	formed   bool             // the form has ended with the last token
 }
 
-// oracle computes the answer of a request whose context holds so many tokens.
+// oracle computes the answer of a request whose context holds so many tokens; its constraint must
+// be a fresh one.
 func (s shape) oracle(ask generation.Request, context int) answer {
 	most := context - len(ask.Prompt)
 	if ask.MaxTokens > 0 {
@@ -74,11 +77,17 @@ func (s shape) oracle(ask generation.Request, context int) answer {
 		if ask.Sampling.Adjusts() {
 			sampler.Adjust(row, ask.Prompt, a.tokens)
 		}
+		switch {
+		case ask.Constraint != nil:
+			ask.Constraint.Mask(row, most-len(a.tokens), []int32{eos})
+		case len(a.tokens) < ask.MinTokens:
+			row[eos] = float32(math.Inf(-1))
+		}
 		token, err := sampler.Pick(row, len(a.tokens))
 		if err != nil {
 			broken("oracle: %v", err)
 		}
-		if token == eos && !ask.IgnoreEOS {
+		if token == eos && (!ask.IgnoreEOS || ask.Constraint != nil) {
 			a.finish = generation.FinishStop
 			break
 		}
@@ -91,6 +100,10 @@ func (s shape) oracle(ask generation.Request, context int) answer {
 		}
 		a.tokens = append(a.tokens, token)
 		t.extend(len(t.codes), []uint64{codeOf(token)})
+		if ask.Constraint != nil && ask.Constraint.Accept(token) {
+			a.finish, a.formed = generation.FinishStop, true
+			break
+		}
 	}
 	return a
 }

@@ -15,6 +15,10 @@ const maxAttempts = 30
 func (c *client) refused(err error) {
 	g := generation.AsError(err)
 	c.explain(g)
+	if c.stopped {
+		c.done() // It has enough, whatever became of the rest.
+		return
+	}
 	again := g.Code == generation.CodeQueueFull ||
 		g.Code == generation.CodeReservationNotFound ||
 		g.Code == generation.CodeInternal && c.world.devices > c.devices
@@ -31,8 +35,13 @@ func (c *client) lostDecode() {
 	if c.left || c.ended {
 		return
 	}
+	if c.stopped {
+		c.done()
+		return
+	}
 	c.world.pool.Lost(placement.Decode, c.ticket.Instance(placement.Decode))
-	if len(c.got) == len(c.want.tokens) && c.want.finish == generation.FinishLength {
+	over := c.want.finish == generation.FinishLength || c.want.formed
+	if len(c.got) == len(c.want.tokens) && over {
 		c.done() // Only the word about the end was lost.
 		return
 	}
@@ -60,7 +69,7 @@ func (c *client) giveBack() {
 	}
 	to, id := c.world.named(name), c.id()
 	life := to.life
-	c.world.clock.after(c.world.config.Latency, func() {
+	c.world.carry(to, func() {
 		to.run(life, func() {
 			to.stepper.Release(id)
 			to.kick()
@@ -99,7 +108,7 @@ func (c *client) explain(err error) {
 			return
 		}
 	case generation.CodeCancelled:
-		if c.left {
+		if c.left || c.stopped {
 			return
 		}
 	}
@@ -126,11 +135,8 @@ func (c *client) leave() {
 	c.noteLeave()
 	switch {
 	case c.phase == "streaming":
-		r := c.reader
-		r.close()
-		if k := c.call.real; k != nil {
-			r.from.run(r.life, func() { k.Cancel(); r.from.kick() })
-		}
+		c.reader.close()
+		c.reader.call.hangUp()
 	case c.call != nil:
 		c.call.cancel()
 	}

@@ -154,7 +154,7 @@ func (w *World) stuck() []string {
 // settled is how long after the last client everything must be over: what is under way times out,
 // leases run out.
 func (w *World) settled() time.Duration {
-	return 4*w.config.Timeout + 2*w.config.Lease + 10*time.Second
+	return 4*w.config.Timeout + 2*w.config.Lease + requestTimeout + 10*time.Second
 }
 
 // end lets what is left come to its end, and verifies that nothing stays.
@@ -162,6 +162,7 @@ func (w *World) end() {
 	w.healing = true
 	for _, i := range w.instances {
 		i.resume()
+		i.cutUntil = 0
 	}
 	for deadline := w.clock.now + w.settled(); w.clock.now < deadline; {
 		w.events++
@@ -211,6 +212,9 @@ func (w *World) strike(f Fault) {
 				w.spoil(c, f.Kind)
 			}
 		}
+	case Isolate:
+		i.cutUntil = max(i.cutUntil, w.clock.now+f.For)
+		w.clock.after(f.For, i.read)
 	case Device:
 		if i.up {
 			i.model.fail = errMemory
@@ -275,7 +279,7 @@ func (w *World) health() {
 			roles = append(roles, placement.Decode)
 		}
 		for _, role := range roles {
-			if !i.up || i.paused {
+			if !i.up || !i.lives() {
 				w.pool.Failed(role, i.String())
 				continue
 			}
