@@ -211,6 +211,7 @@ type world struct {
 type worldOptions struct {
 	pages, seqs, budget, context int
 	recompute                    bool
+	queueTimeout                 time.Duration
 	rate                         int64
 	sight                        // of the model
 	// drafts are the pools and windows of the models beside it; alone leaves them out of the
@@ -295,7 +296,7 @@ func (w *world) engine(i int) *Engine {
 		w.t.Fatal(err)
 	}
 	return New(Options{Models: models, Scheduler: s, Context: o.context, MaxPending: 1000,
-		RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Hidden: 1,
+		QueueTimeout: o.queueTimeout, RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Hidden: 1,
 		Watch: checker{w.t, s}})
 }
 

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -38,8 +40,10 @@ func (e *Engine) note() {
 // lookEvery is how often the queue is searched for those that waited too long.
 const lookEvery = 50 * time.Millisecond
 
-// expireWaiting ends the requests that have waited longer than QueueTimeout for their first pages.
-// Whoever holds pages, or had them and lost them, goes on.
+// expireWaiting ends the requests that have waited longer than QueueTimeout for their first pages,
+// and remote sends that have waited so long for more. Others who hold pages, or had them and lost
+// them, go on. A send cannot wait for ever with what it has: what it waits for may be held by
+// reservations that wait for it, here or on other instances, and nobody sees the whole circle.
 func (e *Engine) expireWaiting() {
 	now, most := e.Now(), e.options.QueueTimeout
 	if most <= 0 || now-e.looked < lookEvery {
@@ -48,14 +52,17 @@ func (e *Engine) expireWaiting() {
 	e.looked = now
 	var late []*request
 	for id, r := range e.requests {
-		if now-r.accepted < most || r.report.Chunks > 0 || r.started {
+		if now-r.accepted < most || r.started {
 			continue
 		}
-		if info, known := e.scheduler.Info(id); known && info.State == scheduler.Waiting &&
-			info.Preempted == 0 {
+		info, known := e.scheduler.Info(id)
+		first := info.State == scheduler.Waiting && info.Preempted == 0 && r.report.Chunks == 0
+		more := r.send != nil && info.State == scheduler.Prefilling && now-info.LastRun >= most
+		if known && (first || more) {
 			late = append(late, r)
 		}
 	}
+	slices.SortFunc(late, func(a, b *request) int { return cmp.Compare(a.id, b.id) })
 	for _, r := range late {
 		e.drop(r, generation.Errorf(generation.CodeQueueTimeout, "the request has waited %v, "+
 			"longer than scheduler.queue_timeout allows: the instance has more to do than it "+
@@ -89,11 +96,15 @@ func (e *Engine) paced() {
 // that is under way.
 func (e *Engine) Drain(ctx context.Context, draining bool) error {
 	_, err := call(ctx, e, func() (struct{}, error) {
-		e.draining = draining
-		e.scheduler.SetDraining(draining)
+		e.drain(draining)
 		return struct{}{}, nil
 	})
 	return err
+}
+
+func (e *Engine) drain(draining bool) {
+	e.draining = draining
+	e.scheduler.SetDraining(draining)
 }
 
 // refuseDraining is the answer to what comes while the engine drains.

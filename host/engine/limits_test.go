@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -174,6 +175,33 @@ func TestDrainingFinishesWhatIsUnderWay(t *testing.T) {
 	}
 	if _, err := read(t.Context(), s); err != nil {
 		t.Fatal(err)
+	}
+	w.rest()
+}
+
+// TestSendWithoutPagesIsGivenUp: one engine is both ends, and what it reserved leaves no pages for
+// the rest of what it is to send. The reservation waits for the send and the send for its pages.
+func TestSendWithoutPagesIsGivenUp(t *testing.T) {
+	o := small()
+	o.pages, o.queueTimeout = 30, 100*time.Millisecond
+	w := newWorld(t, o)
+	ask := generation.Request{ID: "a", Prompt: prompt(70, 3), MaxTokens: 4}
+	reserved, err := w.decode.PrepareReceive(t.Context(), ask, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.decode.RemoteSend(t.Context(), ask, generation.Send{Begin: reserved.Matched,
+		End: reserved.End, Metadata: reserved.Metadata})
+	if code(err) != generation.CodeQueueTimeout {
+		t.Fatalf("sent: %v", err)
+	}
+	s, err := w.decode.StartGenerate(t.Context(), ask, reserved.End)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := read(t.Context(), s)
+	if want := oracle(ask.Prompt, 4); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v (%v), want %v", got, err, want)
 	}
 	w.rest()
 }

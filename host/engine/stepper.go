@@ -144,6 +144,14 @@ func (s *Stepper) Release(id string) {
 	_ = s.engine.enqueue(func() { s.engine.release(id) })
 }
 
+// Drain is Engine.Drain.
+func (s *Stepper) Drain(draining bool) {
+	_ = s.engine.enqueue(func() { s.engine.drain(draining) })
+}
+
+// Reset is Engine.Reset.
+func (s *Stepper) Reset() { _ = s.engine.enqueue(s.engine.scheduler.Reset) }
+
 // Holdings count what an engine keeps of its requests: all of them, reservations under a client's
 // ID, leases, remote sends, and sequences whose pages wait for their writer to be fenced.
 type Holdings struct{ Requests, Labels, Leases, Sends, Fencing int }

@@ -157,8 +157,9 @@ type Info struct {
 	Cached, Computed, Generated int
 	// Pages counts the pages it holds, Preempted how often it lost them.
 	Pages, Preempted int
-	// FirstToken is when its first token was sampled; 0: not yet.
-	FirstToken time.Duration
+	// LastRun is when a step last computed something of it, FirstToken when its first token was
+	// sampled; 0: not yet.
+	LastRun, FirstToken time.Duration
 	// Reason is the number that the policy gave with its last decision about it; 0: none.
 	Reason uint16
 }
@@ -172,7 +173,7 @@ func (s *Scheduler) Info(id SequenceID) (info Info, ok bool) {
 	return Info{
 		State: q.state, Kind: q.kind, PromptTokens: q.prompt,
 		Cached: q.cached, Computed: q.computed, Generated: q.generated(),
-		Pages: q.pagesHeld(), Preempted: q.preempted, FirstToken: q.firstToken,
+		Pages: q.pagesHeld(), Preempted: q.preempted, LastRun: q.lastSched, FirstToken: q.firstToken,
 		Reason: q.reason,
 	}, true
 }
