@@ -29,7 +29,7 @@ type call struct {
 const (
 	probeEvery = time.Second
 	silences   = 3
-	patience   = 40 * time.Second
+	patience   = 90 * time.Second
 )
 
 // requestTimeout is how long an instance works for one request.

@@ -23,7 +23,9 @@ type Config struct {
 	// Timeout and Lease are the transfer's, Latency is that of a message, Rate the bytes a
 	// millisecond of a link, Frame the bytes of KV in a data frame.
 	Timeout, Lease, Latency time.Duration
-	Rate, Frame             int
+	// QueueTimeout is how long a request may wait for its first pages.
+	QueueTimeout time.Duration
+	Rate, Frame  int
 	// Recompute: a lost transfer is computed by the decode instance.
 	Recompute bool
 	// Retries is how many other decode instances the front tries.
@@ -137,12 +139,14 @@ const (
 	Swap
 	// Limits changes an instance's limits.
 	Limits
+	// Drain lets an instance finish what it has and take nothing new for a while.
+	Drain
 	faultKinds
 )
 
 func (k FaultKind) String() string {
 	return [...]string{"kill", "pause", "stall", "drop", "cut", "corrupt", "slow", "isolate",
-		"device", "reset", "swap", "limits"}[k]
+		"device", "reset", "swap", "limits", "drain"}[k]
 }
 
 // Random is the world of a seed.
@@ -150,9 +154,10 @@ func Random(seed uint64) Config {
 	r := rand.New(rand.NewPCG(seed, 1))
 	c := Config{
 		Seed: seed, Context: 30 + r.IntN(60), Timeout: 4 * time.Second,
-		Lease:   time.Duration(5+r.IntN(20)) * time.Second,
-		Latency: time.Duration(1+r.IntN(5)) * time.Millisecond,
-		Rate:    20 + r.IntN(2000), Frame: 16 * (1 + r.IntN(20)),
+		Lease:        time.Duration(5+r.IntN(20)) * time.Second,
+		QueueTimeout: time.Duration(5+r.IntN(20)) * time.Second,
+		Latency:      time.Duration(1+r.IntN(5)) * time.Millisecond,
+		Rate:         20 + r.IntN(2000), Frame: 16 * (1 + r.IntN(20)),
 		Recompute: r.IntN(3) > 0, Retries: r.IntN(3),
 		Shape: shape{PageSize: 1 + r.IntN(8), Layers: 1 + r.IntN(3)},
 	}

@@ -104,6 +104,7 @@ func (i *instance) start() {
 		Models: []engine.Runner{runner{i}}, Scheduler: i.scheduler, Context: w.config.Context,
 		Vocabulary: vocabulary, Hidden: hidden, Lease: w.config.Lease, EOS: []int32{eos},
 		RecomputeOnFailure: w.config.Recompute,
+		QueueTimeout:       w.config.QueueTimeout,
 		MaxPending:         i.config.Limits.MaxQueue + i.config.Limits.MaxSeqs,
 		Clock:              func() time.Duration { return w.clock.now }, Watch: watch{i},
 	})
@@ -238,15 +239,19 @@ func (i *instance) limit() {
 	}
 }
 
-// reset forgets the prefix cache between two turns.
+// reset forgets the prefix cache.
 func (i *instance) reset() {
-	if i.busy {
-		i.later(time.Millisecond, i.reset)
-		return
-	}
-	i.scheduler.Reset()
+	i.stepper.Reset()
+	i.kick()
 	i.world.mark(CacheReset)
-	i.check()
+}
+
+// drain lets an instance take nothing new for a while.
+func (i *instance) drain(d time.Duration) {
+	i.stepper.Drain(true)
+	i.kick()
+	i.world.mark(Drained)
+	i.later(d, func() { i.stepper.Drain(false); i.kick() })
 }
 
 // runner is the model as the engine runs it.
@@ -379,7 +384,7 @@ func explained(code generation.Code) bool {
 	switch code {
 	case generation.CodeInternal, generation.CodeTransferFailed, generation.CodeNotDelivered,
 		generation.CodeReservationNotFound, generation.CodeNoDecode, codeLost,
-		generation.CodeShed,
+		generation.CodeShed, generation.CodeDraining,
 		generation.CodeInvalidMetadata, generation.CodeIDInUse, generation.CodeIncompatible:
 		return true
 	}

@@ -68,6 +68,7 @@ const (
 	StoppedByReader
 	Formed
 	LeasesUsedUp
+	Drained
 	marks
 )
 
@@ -88,11 +89,11 @@ func (m Mark) String() string {
 		"connection lost", "queue full", "too long", "prompt pinned", "page evicted",
 		"cache reset", "limits changed", "slow reader", "send starved of pages",
 		"starving request put first", "penalties applied", "ended by its token",
-		"instances waited for each other", "shed by a policy",
+		"waited too long for pages", "shed by a policy",
 		"preempted by a policy", "items of vectors", "items of vectors matched",
 		"went on elsewhere behind its tokens",
 		"message to an instance lost", "stream fell silent", "stopped by its reader",
-		"ended by its form", "no lease left"}[m]
+		"ended by its form", "no lease left", "drained"}[m]
 }
 
 // AllMarks lists the marks.

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"slices"
-
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/placement"
 )
@@ -19,7 +17,9 @@ func (c *client) refused(err error) {
 		c.done() // It has enough, whatever became of the rest.
 		return
 	}
-	again := g.Code == generation.CodeQueueFull ||
+	c.world.markIf(g.Code == generation.CodeQueueTimeout, WaitedInVain)
+	again := g.Code == generation.CodeQueueFull || g.Code == generation.CodeDraining ||
+		g.Code == generation.CodeQueueTimeout ||
 		g.Code == generation.CodeReservationNotFound ||
 		g.Code == generation.CodeInternal && c.world.devices > c.devices
 	if again && c.names < maxAttempts && c.tries < c.world.config.Retries {
@@ -99,7 +99,8 @@ func (c *client) explain(err error) {
 		return
 	}
 	switch g.Code {
-	case generation.CodeQueueFull, generation.CodeContextLength, generation.CodeInvalidValue:
+	case generation.CodeQueueFull, generation.CodeContextLength, generation.CodeInvalidValue,
+		generation.CodeQueueTimeout:
 		c.excused = true
 		return
 	case generation.CodeShed:
@@ -165,26 +166,11 @@ func (c *client) done() {
 	c.world.open--
 }
 
-// exhausted ends a request that has waited for too long. Without a fault that happens only where
-// reservations keep all room: those that clients forgot, and where instances wait for each other,
-// because what they reserved for others leaves no room for what they are to send.
+// exhausted ends a request that has waited for too long: the instance's own limits come before.
 func (c *client) exhausted() {
 	w := c.world
-	w.mark(WaitedInVain)
-	if both := c.gridlock(); w.struck == 0 && !both {
+	if w.struck == 0 {
 		broken("%s waits for nothing in phase %q", c.id(), c.phase)
 	}
 	c.fail(generation.Errorf(codeLost, "no answer in time"))
-}
-
-// gridlock reports whether an instance reserves and sends, or clients forget what they reserved.
-func (c *client) gridlock() bool {
-	for _, a := range c.world.config.Requests {
-		if a.Way == Forget || a.Way == Migrate {
-			return true
-		}
-	}
-	return slices.ContainsFunc(c.world.instances, func(i *instance) bool {
-		return i.config.Prefill && i.config.Decode
-	})
 }

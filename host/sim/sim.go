@@ -225,6 +225,8 @@ func (w *World) strike(f Fault) {
 	case Swap:
 		kind := PolicyKind(int(i.config.Policy+1+PolicyKind(f.Peer)) % int(policies))
 		i.policy.next = &kind
+	case Drain:
+		i.run(i.life, func() { i.drain(f.For) })
 	case Limits:
 		i.policy.limits = true
 	}
