@@ -64,7 +64,7 @@ var servingKeys = []row{
 		table: "scheduler", key: "queue_timeout",
 		at:  func(c *Config) any { return &c.Scheduler.QueueTimeout },
 		def: `"30s"`, least: `"10ms"`, most: `"24h"`,
-		doc: "waiting longer for the first page: 503 queue_timeout",
+		doc: "waiting longer for the first page, or a send for its next: 503 queue_timeout",
 	},
 	{
 		table: "scheduler", key: "hard_age",

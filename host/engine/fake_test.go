@@ -296,7 +296,8 @@ func (w *world) engine(i int) *Engine {
 		w.t.Fatal(err)
 	}
 	return New(Options{Models: models, Scheduler: s, Context: o.context, MaxPending: 1000,
-		QueueTimeout: o.queueTimeout, RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Hidden: 1,
+		QueueTimeout:       o.queueTimeout,
+		RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Hidden: 1,
 		Watch: checker{w.t, s}})
 }
 

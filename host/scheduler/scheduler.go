@@ -173,7 +173,8 @@ func (s *Scheduler) Info(id SequenceID) (info Info, ok bool) {
 	return Info{
 		State: q.state, Kind: q.kind, PromptTokens: q.prompt,
 		Cached: q.cached, Computed: q.computed, Generated: q.generated(),
-		Pages: q.pagesHeld(), Preempted: q.preempted, LastRun: q.lastSched, FirstToken: q.firstToken,
+		Pages: q.pagesHeld(), Preempted: q.preempted,
+		LastRun: q.lastSched, FirstToken: q.firstToken,
 		Reason: q.reason,
 	}, true
 }

@@ -240,7 +240,8 @@ func TestScenario80ResetDuringASend(t *testing.T) {
 	sent := s.sendLater(s.prefill, a, s.prepare(a, -1))
 	s.until("its first bytes", func() bool { return len(s.decode.leases["r1"].writes) > 0 })
 	s.prefill.reset()
-	if p := s.pages(s.prefill); p.evictable != 0 || p.held == 0 {
+	s.until("nothing evictable", func() bool { return s.pages(s.prefill).evictable == 0 })
+	if p := s.pages(s.prefill); p.held == 0 || sent.ended() {
 		t.Fatalf("pages %+v after a reset in the middle of a send", p)
 	}
 	s.until("the send's end", sent.ended)
@@ -249,7 +250,7 @@ func TestScenario80ResetDuringASend(t *testing.T) {
 	}
 	s.expect(a, s.drain(s.startLater(a, 299)))
 	s.prefill.reset()
-	s.expectPages(s.prefill, pages{free: 257})
+	s.until("pages back", func() bool { return s.pages(s.prefill) == pages{free: 257} })
 	s.prefill.scheduler.Cached(func([]int32, int, kvcache.PageID) {
 		t.Error("the prefix tree is not empty")
 	})
