@@ -69,6 +69,10 @@ var layout = []row{
 	{pkg: "host/model/mmap", outside: "syscall"},
 	{pkg: "host/model/safetensors", imports: "host/model/mmap"},
 	{pkg: "host/model/gguf", imports: "host/model/mmap", tests: "host/tokenizer"},
+	{
+		pkg: "host/model/quant", imports: "gpu host/model/safetensors",
+		tests: "host/model/gguf",
+	},
 	{pkg: "host/model/embedded"},
 	{pkg: "host/batch", imports: "host/kvcache"},
 	{pkg: "host/prefix", imports: "host/kvcache"},

@@ -40,6 +40,7 @@ type Config struct {
 	Sampling Sampling
 
 	matrices, vectors int64 // elements of all weights of two dimensions and of one
+	storedBytes       int64 // of all weights, where a GGUF file says it; types differ in one
 }
 
 // Sampling is what generation_config.json suggests for requests that say nothing; nil means that it

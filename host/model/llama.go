@@ -120,6 +120,7 @@ func (s *settings) config(v variant) Config {
 		s.fail(`"head_dim" is %d; rotary position embeddings need an even number`, c.HeadDim)
 	}
 	s.get("bos_token_id", &c.BOS)
+	s.get("stored_bytes", &c.storedBytes)
 	var eos tokenIDs
 	s.get("eos_token_id", &eos)
 	c.EOS = union(eos, nil)

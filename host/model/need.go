@@ -17,11 +17,15 @@ func (c Config) Need(o Options) Need {
 	if o.DType != nil {
 		dtype = *o.DType
 	}
-	return Need{
+	need := Need{
 		Weights: c.matrices*int64(dtype.Bytes()) + c.vectors*4,
 		Scratch: sizesOf(c, o.rows()).bytes(),
 		Token:   int64(c.Layers) * int64(c.kvShape(1, 1).TokenBytes()),
 	}
+	if o.DType == nil && c.storedBytes > 0 {
+		need.Weights = c.storedBytes
+	}
+	return need
 }
 
 // kvShape is the pool of so many pages. Keys and values are kept in float32.

@@ -89,6 +89,11 @@ func (c *configuration) vocabulary() {
 		return
 	}
 	c.set("vocab_size", embedding.Shape[0])
+	bytes := 0
+	for _, t := range c.file.Tensors {
+		bytes += len(t.Data)
+	}
+	c.set("stored_bytes", bytes)
 	c.set("torch_dtype", map[Type]string{F16: "float16", BF16: "bfloat16"}[embedding.Type])
 	_, untied := c.tensor("output.weight")
 	c.set("tie_word_embeddings", !untied)

@@ -45,3 +45,20 @@ func Half(h uint16) float32 {
 	}
 	return float32(sign * math.Ldexp(1024+mantissa, exponent-25))
 }
+
+// ToHalf rounds to IEEE binary16, subnormals included.
+func ToHalf(x float32) uint16 {
+	bits := math.Float32bits(x)
+	sign, magnitude := uint16(bits>>16)&0x8000, bits&0x7fffffff
+	switch {
+	case x != x:
+		return sign | 0x7e00
+	case magnitude >= 0x47800000: // 65536: beyond what rounds down
+		return sign | 0x7c00
+	case magnitude < 0x38800000: // 2⁻¹⁴: a multiple of 2⁻²⁴
+		steps := math.RoundToEven(math.Ldexp(math.Abs(float64(x)), 24))
+		return sign | uint16(steps)
+	}
+	rounded := magnitude + 0xfff + magnitude>>13&1
+	return sign | uint16((rounded-112<<23)>>13)
+}
