@@ -86,6 +86,12 @@ var layout = []row{
 		imports: "gpu host/batch host/kvcache host/model/gguf host/model/safetensors",
 		tests:   "gpu/cpu",
 	},
+	{
+		pkg: "host/model/export",
+		imports: "gpu host/model host/model/gguf host/model/quant host/model/safetensors " +
+			"host/tokenizer",
+		tests: "gpu/cpu host/batch host/kvcache",
+	},
 	{pkg: "host/generation", imports: "host/sample"},
 	{
 		pkg: "host/engine",

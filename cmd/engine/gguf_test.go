@@ -45,3 +45,34 @@ func TestGGUF(t *testing.T) {
 		t.Errorf("a file without its last byte: %+v", got)
 	}
 }
+
+// TestQuantize writes a folder as a file, which runs, and never half of one.
+func TestQuantize(t *testing.T) {
+	folder := filepath.Join(sharedDir(t), "data", "models", "w256-bf16")
+	out := filepath.Join(t.TempDir(), "small.gguf")
+	got := invoke(t, "", "quantize", folder, out, "--type", "q8_0")
+	if got.code != 0 || !strings.Contains(got.out, "11 F32, 37 Q8_0") {
+		t.Fatalf("quantize: %+v", got)
+	}
+	got = invoke(t, "", "run", "--model", out, "Once upon a time", "--max-tokens", "8",
+		"--temperature", "0")
+	if got.code != 0 || got.out == "" {
+		t.Errorf("run: %+v", got)
+	}
+	for want, args := range map[string][]string{
+		"is there already":          {folder, out},
+		"Q5_9 is not known":         {folder, out, "--type", "Q5_9"},
+		"should end in .gguf":       {folder, "small.bin"},
+		"is a GGUF file already":    {out, out + "2.gguf"},
+		"there is no folder nobody": {"nobody", "x.gguf"},
+	} {
+		got := invoke(t, "", append([]string{"quantize"}, args...)...)
+		if got.code == 0 || !strings.Contains(got.err, want) {
+			t.Errorf("%v: %+v, want %q", args, got, want)
+		}
+	}
+	files, err := os.ReadDir(filepath.Dir(out))
+	if err != nil || len(files) != 1 {
+		t.Errorf("beside the file: %v %v", files, err)
+	}
+}

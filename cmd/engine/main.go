@@ -56,7 +56,8 @@ decides which requests run next and may be swapped while streams go on.`,
   engine policy check mine.wasm            what is wrong with a module`,
 	}
 	root.AddCommand(runCommand(), serveCommand(), reloadCommand(), tokenizeCommand())
-	root.AddCommand(pullCommand(), modelsCommand(), topCommand(), metricsCommand(),
+	root.AddCommand(pullCommand(), quantizeCommand())
+	root.AddCommand(modelsCommand(), topCommand(), metricsCommand(),
 		drainCommand(), instancesCommand())
 	root.AddCommand(policyCommand(), configCommand(), versionCommand(), compilePolicyCommand())
 	dress(root)

@@ -19,6 +19,7 @@ type loading struct {
 	log  *slog.Logger
 	took func() time.Duration // since loading began
 	need model.Need           // what the model said it takes
+	what string               // is done with the weights: "loading"
 
 	tenths int64 // that a log line told
 	bars   *mpb.Progress
@@ -30,7 +31,8 @@ const loadPatience = time.Second
 
 func newLoading(out io.Writer, log *slog.Logger) *loading {
 	begun := time.Now()
-	return &loading{out: out, log: log, took: func() time.Duration { return time.Since(begun) }}
+	return &loading{out: out, log: log, what: "loading",
+		took: func() time.Duration { return time.Since(begun) }}
 }
 
 // admit refuses a model that the free memory does not hold. Where the system does not tell how much
@@ -58,14 +60,14 @@ func (l *loading) progress(done, total int64) {
 	if !isTerminal(l.out) {
 		if tenths := 10 * done / total; tenths > l.tenths {
 			l.tenths = tenths
-			l.log.Info("loading weights", "percent", 10*tenths, "of", size(int(total)))
+			l.log.Info(l.what+" weights", "percent", 10*tenths, "of", size(int(total)))
 		}
 		return
 	}
 	if l.bar == nil {
 		l.bars = mpb.New(mpb.WithOutput(l.out), mpb.WithWidth(64))
 		l.bar = l.bars.AddBar(total, mpb.BarRemoveOnComplete(),
-			mpb.PrependDecorators(decor.Name("loading weights ")),
+			mpb.PrependDecorators(decor.Name(l.what+" weights ")),
 			mpb.AppendDecorators(decor.CountersKibiByte("% .1f / % .1f")))
 	}
 	l.bar.SetCurrent(done)

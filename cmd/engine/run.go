@@ -65,7 +65,7 @@ is refused with the numbers; it is never cut.`,
 	fileFlag(cmd, &o.file)
 	flags := cmd.Flags()
 	flags.StringVar(&model, "model", "",
-		"`PATH` of a Hugging Face folder or GGUF file, or ORG/NAME, instead of the file's")
+		"`PATH` of a folder or GGUF file, or ORG/NAME, instead of the file's")
 	flags.IntVar(&maxTokens, "max-tokens", 0,
 		"most tokens to generate; default: to the context's end")
 	flags.Float64Var(&temperature, "temperature", 0, "0 is greedy; default: the model's own")

@@ -52,7 +52,7 @@ port that is taken is replaced by the next free one; the lines show which.`,
 	flags := cmd.Flags()
 	flags.BoolVar(&o.demo, "demo-pd", false, "prefill, decode and router as three processes here")
 	flags.StringVar(&o.model, "model", "",
-		"`PATH` of a Hugging Face folder or GGUF file, or ORG/NAME, for the demonstration")
+		"`PATH` of a folder or GGUF file, or ORG/NAME, for the demonstration")
 	flags.BoolVar(&o.untilEOF, "until-eof", false, "end when stdin ends")
 	flags.Lookup("until-eof").Hidden = true
 	flags.StringVar(&o.out, "out", "", "`DIR` for the demonstration's files and logs")

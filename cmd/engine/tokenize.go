@@ -51,7 +51,7 @@ more than a tokenizer.json. The text of special tokens, such as "<s>", counts as
 		Annotations: map[string]string{exits: "1 2"},
 	}
 	cmd.Flags().StringVar(&folder, "model", "",
-		"`PATH` of a Hugging Face folder or GGUF file, or ORG/NAME; without it, the embedded model")
+		"`PATH` of a folder or GGUF file, or ORG/NAME; without it, the embedded model")
 	cmd.Flags().BoolVar(&noSpecial, "no-special", false, "add no BOS and no other special token")
 	cmd.Flags().BoolVar(&jsonLines, "json-lines", false,
 		"the only form of input and output there is")

@@ -39,8 +39,9 @@ type Config struct {
 	EOS      []int32
 	Sampling Sampling
 
-	matrices, vectors int64 // elements of all weights of two dimensions and of one
-	storedBytes       int64 // of all weights, where a GGUF file says it; types differ in one
+	matrices, vectors int64   // elements of all weights of two dimensions and of one
+	theta, localTheta float64 // of the rotation; of that in sliding layers, where it is another
+	storedBytes       int64   // of all weights, where a GGUF file says it; types differ in one
 }
 
 // Sampling is what generation_config.json suggests for requests that say nothing; nil means that it

@@ -56,14 +56,8 @@ func convert(t *gpu.Tensor, to gpu.DType) error {
 	return nil
 }
 
-// narrowBrain rounds to bfloat16, the upper half of a float32.
-func narrowBrain(x float32) uint16 {
-	bits := math.Float32bits(x)
-	if x != x {
-		return uint16(bits>>16) | 1<<6 // quiet, and still no infinity
-	}
-	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
-}
+// narrowBrain rounds to bfloat16.
+func narrowBrain(x float32) uint16 { return safetensors.ToBrain(x) }
 
 // narrowHalf rounds to IEEE binary16.
 func narrowHalf(x float32) uint16 { return safetensors.ToHalf(x) }

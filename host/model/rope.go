@@ -35,6 +35,11 @@ func (s *settings) rope(c *Config, r rotation) (*gpu.Rope, string) {
 	for i := range dims / 2 {
 		rope.Freqs = append(rope.Freqs, power(theta, -2*float64(i)/float64(dims)))
 	}
+	if r.layers == slidingAttention {
+		c.localTheta = theta
+	} else {
+		c.theta = theta
+	}
 	words := fmt.Sprintf("theta=%g", theta)
 	kind := in.text("rope_type", in.text("type", ""))
 	scale, ok := scalings[kind]

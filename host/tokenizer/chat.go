@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"strings"
 	"time"
 
@@ -90,6 +91,9 @@ func (t *Tokenizer) ChatTemplate(name string) (*ChatTemplate, error) {
 	}
 	return c, err
 }
+
+// Templates are the sources of the model's templates by name; the default one is "default".
+func (t *Tokenizer) Templates() map[string]string { return maps.Clone(t.chat) }
 
 // Names of templates in a folder that has several.
 const (

@@ -60,10 +60,10 @@ func (f *File) family() (string, family, error) {
 // checkpoints as the transformers library publishes and completes them (Gemma2Config,
 // Gemma3TextConfig), and for the query scale of the largest models llama.cpp's table of sizes.
 const (
-	// gemma3LocalTheta is the base of the rotation in layers with a sliding window.
-	gemma3LocalTheta = 10000
-	// gemma3Pattern: every sixth layer sees everything; gemma2Pattern: every second.
-	gemma3Pattern, gemma2Pattern = 6, 2
+	// Gemma3LocalTheta is the base of the rotation in layers with a sliding window.
+	Gemma3LocalTheta = 10000
+	// Gemma3Pattern: every sixth layer sees everything; gemma2Pattern: every second.
+	Gemma3Pattern, gemma2Pattern = 6, 2
 	// gemma3Layers27B and gemma2Layers27B tell the 27B models, whose scores are divided by the
 	// root of hidden/heads and not of the head's dimensions.
 	gemma3Layers27B, gemma2Layers27B = 62, 46
@@ -85,8 +85,8 @@ func settleGemma2(c *configuration) {
 func settleGemma3(c *configuration) {
 	settleGemma(c)
 	c.set("sliding_window", c.own("attention.sliding_window", 0))
-	c.set("sliding_window_pattern", c.own("attention.sliding_window_pattern", gemma3Pattern))
-	c.set("rope_local_base_freq", c.number("rope.freq_base_swa", gemma3LocalTheta))
+	c.set("sliding_window_pattern", c.own("attention.sliding_window_pattern", Gemma3Pattern))
+	c.set("rope_local_base_freq", c.number("rope.freq_base_swa", Gemma3LocalTheta))
 	c.set("query_pre_attn_scalar", c.queryScale(gemma3Layers27B))
 }
 

@@ -62,3 +62,12 @@ func ToHalf(x float32) uint16 {
 	rounded := magnitude + 0xfff + magnitude>>13&1
 	return sign | uint16((rounded-112<<23)>>13)
 }
+
+// ToBrain rounds to bfloat16, the upper half of a float32.
+func ToBrain(x float32) uint16 {
+	bits := math.Float32bits(x)
+	if x != x {
+		return uint16(bits>>16) | 1<<6 // quiet, and still no infinity
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
+}
