@@ -55,10 +55,17 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		wrong.Label = "it has no sliding window: write 0"
 		return "", []config.Problem{wrong}
 	}
-	if problem := checkServing(cfg, about, tok); problem != nil {
+	drafts, problem := checkDrafts(cfg, about)
+	if problem == nil {
+		problem = checkServing(cfg, append([]model.Config{about}, drafts...), tok)
+	}
+	if problem != nil {
 		return "", []config.Problem{*problem}
 	}
 	parts := []string{at.name, modelSize(at, files), memoryWords(cfg, about), "tokenizer ok"}
+	if len(drafts) > 0 {
+		parts = append(parts, plural(len(drafts), "draft")+" ok")
+	}
 	switch _, err := tok.ChatTemplate(""); {
 	case err == nil:
 		parts = append(parts, "chat template ok")
@@ -82,24 +89,25 @@ func checkWeights(at place) error {
 	return w.Close()
 }
 
-// checkServing checks what the file says about serving the model: a template of the operator's own,
-// and memory for at least one request beside the weights.
-func checkServing(cfg *config.Config, about model.Config, tok *tokenizer.Tokenizer,
+// checkServing checks what the file says about serving the models, the main one first: a template
+// of the operator's own, and memory for at least one request beside the weights.
+func checkServing(cfg *config.Config, models []model.Config, tok *tokenizer.Tokenizer,
 ) *config.Problem {
+	about := models[0]
 	if _, err := chatTemplate(cfg, tok); err != nil && cfg.Model.ChatTemplate.Set {
 		wrong := cfg.At("model.chat_template")
 		wrong.Code, wrong.Message = "E414", "this chat template cannot be used"
 		wrong.Label = err.Error()
 		return &wrong
 	}
-	need, free := about.Need(modelOptions(cfg)), int64(0)
-	if known, ok := freeMemory(); ok {
-		free = max(0, known-need.Weights-need.Scratch)
-	} else {
-		free = known
+	free, known := freeMemory()
+	for _, m := range models {
+		if need := m.Need(modelOptions(cfg)); known {
+			free = max(0, free-need.Weights-need.Scratch)
+		}
 	}
 	_, problem := planPool(cfg, requests(cfg, about, cfg.Model.MaxModelLen.Or(about.Context)),
-		need.Token*int64(cfg.KVCache.PageSize), free)
+		tokenBytes(about, models[1:])*int64(cfg.KVCache.PageSize), free)
 	return problem
 }
 

@@ -77,7 +77,7 @@ const tightPages = 25
 // tight computes a prompt in chunks of 7 in a small pool and watches what it holds.
 func (b *bench) tight(c goldenCase, id string) []sampled {
 	t, e := b.t, b.seven.run.engine
-	if pages := b.seven.run.store.Pages(); pages != tightPages {
+	if pages := b.seven.run.stores[0].Pages(); pages != tightPages {
 		t.Fatalf("the pool has %d pages, want %d", pages, tightPages)
 	}
 	stream, err := e.Generate(t.Context(), ask(id, c.PromptIDs, outputs))

@@ -37,18 +37,18 @@ func openPair(ctx context.Context, cfg *config.Config, show *loading) (*pair, er
 	if err != nil {
 		return nil, fmt.Errorf("listen on loopback: %w", err)
 	}
-	shared, err := m.model.Share()
+	shared, drafts, err := m.share()
 	if err != nil {
 		return nil, fmt.Errorf("share the model: %w", err)
 	}
 	request := fullRequest(requests(cfg, m.model.Config(), m.api.Context))
-	s := setup{cfg: cfg, context: m.api.Context, address: listener.Addr().String(), log: log,
-		pages: request + 2}
+	s := setup{cfg: cfg, context: m.api.Context, hidden: m.api.Hidden,
+		address: listener.Addr().String(), log: log, pages: request + 2}
 	for i, role := range []config.Role{config.RolePrefill, config.RoleDecode} {
 		one := s
-		one.role, one.model = role, m.model
+		one.role, one.model, one.drafts = role, m.model, m.drafts
 		if role == config.RoleDecode {
-			one.model = shared
+			one.model, one.drafts = shared, drafts
 		}
 		p.observers[i] = &observer{log: log}
 		if one.policies, err = openPolicies(ctx, cfg, plugins.Options{},

@@ -142,12 +142,13 @@ func (i *instance) openEngine(ctx context.Context) error {
 	}
 	watch := &watch{metrics: i.metrics, meter: i.meter, policy: observer.name}
 	s := setup{cfg: i.cfg, role: i.cfg.Node.Role, model: i.model.model,
+		drafts: i.model.drafts, hidden: i.model.api.Hidden,
 		context:  i.model.api.Context,
 		policies: i.policies, watch: watch, address: address, log: i.log}
 	if i.engine, err = s.start(ctx); err != nil {
 		return err
 	}
-	i.metrics.SetCapacity(i.engine.store.Pages(), i.cfg.KVCache.PageSize, i.cfg.KVCache.DType)
+	i.metrics.SetCapacity(i.engine.pages(), i.cfg.KVCache.PageSize, i.cfg.KVCache.DType)
 	i.front = i.server(api.Options{
 		Model:  func() (*api.Model, *openai.Error) { return i.model.api, nil },
 		Source: i.engine.engine, Handoff: i.engine.engine, Identity: i.identity,
@@ -210,7 +211,7 @@ func (i *instance) identity() openai.Instance {
 	who := openai.Instance{
 		Name: i.cfg.NodeName(), Role: string(i.cfg.Node.Role), Models: i.model.api.Names,
 		Context: i.model.api.Context, Hidden: i.model.api.Hidden, Defaults: i.model.api.Defaults,
-		Compat: i.engine.compat.Digest(), Parts: parts(i.engine.compat),
+		Compat: transfer.CompatDigest(i.engine.compats), Parts: parts(i.engine.compats),
 		Fingerprint: i.model.api.Fingerprint,
 		Stalled:     openai.Milliseconds(i.engine.engine.Stalled()),
 		Recomputes:  i.cfg.Transfer.OnFailure == "recompute",

@@ -128,7 +128,8 @@ func (i *instance) announce(s streams) error {
 		line("model", "%s   ready in %.1f s · %s", i.model.api.Names[0], i.model.took.Seconds(),
 			i.model.device.Name())
 		line("kv", "%s", describePool(
-			requests(i.cfg, i.model.model.Config(), i.model.api.Context), i.engine.store.Pages()))
+			requests(i.cfg, i.model.model.Config(), i.model.api.Context),
+			i.engine.stores[0].Pages()))
 		status, _ := i.policies.Active()
 		line("policy", "%s  %s · fallback native fcfs", i.policies.observer.name(),
 			status.Digest[:min(7, len(status.Digest))])

@@ -24,6 +24,7 @@ import (
 type loaded struct {
 	device gpu.Device
 	model  *model.Model
+	drafts []*model.Model // that run over the same tokens
 	api    *api.Model
 	need   model.Need
 	took   time.Duration
@@ -52,6 +53,9 @@ func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
 		return nil, fmt.Errorf("load the model: %w", err)
 	}
 	if l.api, err = apiModel(cfg, at, l.model.Config()); err != nil {
+		return nil, err
+	}
+	if err := l.loadDrafts(cfg, show); err != nil {
 		return nil, err
 	}
 	sum := l.model.Digest()
@@ -146,6 +150,11 @@ func randomSeed() uint64 {
 
 // closeModel releases the model and its device.
 func (l *loaded) close(ctx context.Context, log *slog.Logger) {
+	for _, draft := range l.drafts {
+		if err := draft.Close(); err != nil {
+			log.ErrorContext(ctx, "close a draft", "error", err)
+		}
+	}
 	if err := l.model.Close(); err != nil {
 		log.ErrorContext(ctx, "close the model", "error", err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"math"
@@ -24,14 +23,16 @@ type setup struct {
 	cfg     *config.Config
 	role    config.Role
 	model   *model.Model
+	drafts  []*model.Model // beside it, over the same tokens
 	context int
 	// pages is the size of the pool; 0 means what the configuration and the memory say.
 	pages      int
 	policies   *policies
 	watch      *watch // nil hears nothing
+	hidden     int    // width of the vectors that prompts may hold
 	address    string // of the internal listener, for senders
 	log        *slog.Logger
-	prefixSize int64 // bytes of one page, filled in
+	prefixSize int64 // bytes of one page in all models, filled in
 }
 
 // running is an engine whose loop runs.
@@ -39,8 +40,8 @@ type running struct {
 	engine   *engine.Engine
 	receiver *transfer.Receiver
 	sender   *transfer.Sender
-	store    *model.KVStore
-	compat   transfer.Compat
+	stores   []*model.KVStore  // of the main model, then of those beside it
+	compats  []transfer.Compat // likewise
 	context  int
 	stop     context.CancelFunc
 	done     sync.WaitGroup
@@ -49,24 +50,22 @@ type running struct {
 // start builds an engine and runs its loop.
 func (s *setup) start(ctx context.Context) (*running, error) {
 	about := s.model.Config()
-	pageSize := s.cfg.KVCache.PageSize
-	s.prefixSize = about.Need(model.Options{}).Token * int64(pageSize)
+	s.prefixSize = tokenBytes(about, s.about()) * int64(s.cfg.KVCache.PageSize)
 	pages, err := s.poolPages()
 	if err != nil {
 		return nil, err
 	}
-	store, err := s.model.NewKV(pages, pageSize)
-	if err != nil {
-		return nil, fmt.Errorf("allocate %d KV pages: %w", pages, err)
+	r := &running{context: s.context}
+	if err := s.allocate(r, pages); err != nil {
+		return nil, err
 	}
 	sched, err := scheduler.New(s.schedulerOptions(pages), s.policies)
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
-	r := &running{store: store, context: s.context, compat: s.compat()}
 	o := engine.Options{
-		Models: []engine.Runner{s.model}, Scheduler: sched, Context: s.context,
-		Vocabulary: about.Vocabulary, Hidden: about.Hidden, EOS: about.EOS,
+		Models: s.runners(), Scheduler: sched, Context: s.context,
+		Vocabulary: about.Vocabulary, Hidden: s.hidden, EOS: about.EOS,
 		MaxPending:         s.cfg.Scheduler.MaxQueue + s.cfg.Scheduler.MaxNumSeqs,
 		QueueTimeout:       s.cfg.Scheduler.QueueTimeout,
 		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
@@ -91,7 +90,7 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 // connect builds the ends of the transfer that the role needs.
 func (s *setup) connect(r *running) error {
 	t := s.cfg.Transfer
-	models := []transfer.Model{{Compat: r.compat, Pages: r.store, SlotBytes: r.store.TokenBytes()}}
+	models := r.transferred()
 	if s.role != config.RolePrefill && s.address != "" {
 		receiver, err := transfer.NewReceiver(transfer.ReceiverOptions{
 			Models: models, Address: t.Advertise.Or(s.address), Random: rand.Reader,
@@ -128,26 +127,25 @@ func (r *running) close() {
 	}
 }
 
-// compat is what another instance must have in common with this one.
-func (s *setup) compat() transfer.Compat {
-	about, digest := s.model.Config(), s.model.Digest()
-	return transfer.Compat{
-		Model: about.Architecture, Weights: hex.EncodeToString(digest[:]),
-		DType: s.cfg.KVCache.DType, PageSize: s.cfg.KVCache.PageSize, Layers: about.Layers,
-		KVHeads: about.KVHeads, HeadDim: about.HeadDim, Rope: about.Rope, Window: about.Window,
-		Sinks: about.Sinks, Numerics: s.model.Numerics(), Protocol: transfer.ProtocolVersion,
+// parts names the values of the models' Compats, for routers and people.
+func parts(models []transfer.Compat) map[string]string {
+	all := map[string]string{}
+	for i, c := range models {
+		prefix := ""
+		if i > 0 {
+			prefix = fmt.Sprintf("draft %d ", i)
+		}
+		for name, value := range map[string]string{
+			"model": c.Model, "weights": c.Weights[:min(12, len(c.Weights))], "kv dtype": c.DType,
+			"page_size": strconv.Itoa(c.PageSize), "layers": strconv.Itoa(c.Layers),
+			"kv heads": strconv.Itoa(c.KVHeads), "head dim": strconv.Itoa(c.HeadDim),
+			"rope": c.Rope, "window": strconv.Itoa(c.Window), "sinks": strconv.Itoa(c.Sinks),
+			"numerics": c.Numerics, "protocol": strconv.Itoa(c.Protocol),
+		} {
+			all[prefix+name] = value
+		}
 	}
-}
-
-// parts names the values of a Compat, for routers and people.
-func parts(c transfer.Compat) map[string]string {
-	return map[string]string{
-		"model": c.Model, "weights": c.Weights[:min(12, len(c.Weights))], "kv dtype": c.DType,
-		"page_size": strconv.Itoa(c.PageSize), "layers": strconv.Itoa(c.Layers),
-		"kv heads": strconv.Itoa(c.KVHeads), "head dim": strconv.Itoa(c.HeadDim),
-		"rope": c.Rope, "window": strconv.Itoa(c.Window), "sinks": strconv.Itoa(c.Sinks),
-		"numerics": c.Numerics, "protocol": strconv.Itoa(c.Protocol),
-	}
+	return all
 }
 
 // schedulerOptions are the configuration's numbers.
@@ -165,6 +163,7 @@ func (s *setup) schedulerOptions(pages int) scheduler.Options {
 	o.Pages, o.PrefixPages, o.Role = pages, prefix, roles[s.role]
 	o.Seed = uint64(s.cfg.Policy.Seed)
 	o.KVBytesPerToken = int(s.prefixSize) / o.PageSize
+	o.Drafts = memories(o, s.about())
 	return o
 }
 

@@ -72,6 +72,7 @@ type Listen struct {
 type Model struct {
 	Path           string   // Hugging Face folder, GGUF file, or ORG/NAME; "" is the embedded model
 	ServedNames    []string // the first is canonical; empty: the folder's name
+	Additional     []string // like Path: models that run over the same tokens
 	MaxModelLen    Auto[int]
 	DType          string // auto, f32, f16, bf16
 	AttentionSinks int

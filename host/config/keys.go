@@ -113,6 +113,14 @@ var modelKeys = []row{
 		doc: `names clients may send as "model", the first is canonical; [] = the folder's name`,
 	},
 	{
+		table: "model", key: "additional",
+		at:  func(c *Config) any { return &c.Model.Additional },
+		def: `[]`, path: true,
+		foreign: []string{"additional_models", "draft_model", "model_draft", "speculative_model"},
+		doc: "models that run over the same tokens beside the first, with its vocabulary: " +
+			"drafts; their keys and values are cached and handed over with its own",
+	},
+	{
 		table: "model", key: "max_model_len",
 		at:  func(c *Config) any { return &c.Model.MaxModelLen },
 		def: `"auto"`, least: "2", most: "16777216",

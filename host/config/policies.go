@@ -171,6 +171,10 @@ func (c *checker) resolve(r *row) {
 		*field = join(*field)
 	case *Auto[string]:
 		field.Value = join(field.Value)
+	case *[]string:
+		for i, path := range *field {
+			(*field)[i] = join(path)
+		}
 	}
 }
 

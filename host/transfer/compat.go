@@ -51,7 +51,7 @@ func (c Compat) properties() []property {
 }
 
 // Digest is the hex SHA-256 of all values.
-func (c Compat) Digest() string { return compatDigest([]Compat{c}) }
+func (c Compat) Digest() string { return CompatDigest([]Compat{c}) }
 
 // Differences names each value in which other, the peer's, is not as c, with both.
 func (c Compat) Differences(other Compat) []string {
@@ -101,8 +101,9 @@ func show(value string) string {
 	return value
 }
 
-// compatDigest is the hex SHA-256 over the values of all models in order, as they travel.
-func compatDigest(models []Compat) string {
+// CompatDigest is the hex SHA-256 over the values of all models of an engine in order, as they
+// travel.
+func CompatDigest(models []Compat) string {
 	var text []byte
 	for _, m := range models {
 		text = appendProperties(text, m.properties())

@@ -96,7 +96,7 @@ func NewLedger(o ReceiverOptions) (*Ledger, error) {
 		return nil, fmt.Errorf("transfer.advertise: %s", bad.Detail)
 	}
 	l := &Ledger{
-		options: o, byID: map[string]*lease{}, compat: compatDigest(compats(o.Models)),
+		options: o, byID: map[string]*lease{}, compat: CompatDigest(compats(o.Models)),
 		holders: generations{},
 	}
 	if _, err := io.ReadFull(o.Random, l.key[:]); err != nil {
