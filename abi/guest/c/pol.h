@@ -824,6 +824,11 @@ static inline void pol_counters_charge(pol_counters *c, uint32_t tenant, uint32_
     c->service[pol_counters_at_(c, tenant)] += (int64_t)tokens * 1000000 / (weight_milli ? weight_milli : 1000);
 }
 
+/* pol_counters_refund takes back what was charged at the same weight and not computed. */
+static inline void pol_counters_refund(pol_counters *c, uint32_t tenant, uint32_t tokens, uint32_t weight_milli) {
+    c->service[pol_counters_at_(c, tenant)] -= (int64_t)tokens * 1000000 / (weight_milli ? weight_milli : 1000);
+}
+
 /* ---------------------------------------------------------------------------------------- order */
 
 /* pol_key orders requests: by first, then second, then id, all ascending. Ids are unique, so no two are equal. */
@@ -867,8 +872,8 @@ static inline int pol_order_init(pol_order *o, uint32_t slots) {
     return pol_fail(POL_CODE_OUT_OF_MEMORY, "no memory for the order of all slots");
 }
 
-/* pol_order_find_ is the first place whose key is not before k. */
-static inline uint32_t pol_order_find_(const pol_order *o, const pol_key *k) {
+/* pol_order_find is the first place in slots[] whose key is not before k: where a part of the order begins. */
+static inline uint32_t pol_order_find(const pol_order *o, const pol_key *k) {
     uint32_t low = 0, high = o->len;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
@@ -881,14 +886,14 @@ static inline uint32_t pol_order_find_(const pol_order *o, const pol_key *k) {
 /* pol_order_move_ gives one slot its new place. */
 static inline void pol_order_move_(pol_order *o, uint32_t slot, int in, const pol_key *key) {
     if (o->in[slot]) {
-        uint32_t at = pol_order_find_(o, &o->keys[slot]);
+        uint32_t at = pol_order_find(o, &o->keys[slot]);
         o->len--;
         __builtin_memmove(o->slots + at, o->slots + at + 1, (size_t)(o->len - at) * 4);
     }
     o->in[slot] = (uint8_t)in;
     if (!in) return;
     o->keys[slot] = *key;
-    uint32_t at = pol_order_find_(o, key);
+    uint32_t at = pol_order_find(o, key);
     __builtin_memmove(o->slots + at + 1, o->slots + at, (size_t)(o->len - at) * 4);
     o->slots[at] = slot;
     o->len++;
@@ -973,7 +978,8 @@ static inline int pol_order_update(pol_order *o, const pol_step *step, pol_key_o
             continue;
         o->moved[n_moved++] = slot;
     }
-    if (n_moved > 16) {
+    /* One by one costs a search and half a copy of the list each, many at once a walk along all of it. */
+    if (n_moved > 16 + o->len / 128) {
         pol_order_bulk_(o, step, n_moved, key_of);
         return 0;
     }

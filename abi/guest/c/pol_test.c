@@ -260,6 +260,9 @@ static void test_counters(void) {
     check(pol_counters_of(&c, 0) == 151000, "rest is not saved up", 0);
     pol_counters_enter(&c, 7);
     check(pol_counters_of(&c, 2) == 151000, "beyond the room", 0);
+    pol_counters_charge(&c, 1, 7, 3000);
+    pol_counters_refund(&c, 1, 7, 3000);
+    check(pol_counters_of(&c, 1) == 151000, "refund", 0);
 }
 
 int main(void) {

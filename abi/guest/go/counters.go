@@ -44,8 +44,17 @@ func (c *Counters) Leave(tenant uint32) { c.here[c.at(tenant)] = false }
 
 // Charge says that tokens were computed for the tenant; its weight is in thousandths, 0 means 1000.
 func (c *Counters) Charge(tenant, tokens, weightMilli uint32) {
+	c.service[c.at(tenant)] += service(tokens, weightMilli)
+}
+
+// Refund takes back what was charged at the same weight and not computed.
+func (c *Counters) Refund(tenant, tokens, weightMilli uint32) {
+	c.service[c.at(tenant)] -= service(tokens, weightMilli)
+}
+
+func service(tokens, weightMilli uint32) int64 {
 	if weightMilli == 0 {
 		weightMilli = 1000
 	}
-	c.service[c.at(tenant)] += int64(tokens) * 1_000_000 / int64(weightMilli)
+	return int64(tokens) * 1_000_000 / int64(weightMilli)
 }

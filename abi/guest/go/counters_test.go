@@ -49,4 +49,7 @@ func TestCountersDoNotSaveUpRest(t *testing.T) {
 	want(0, 151_000)
 	c.Enter(7)
 	want(2, 151_000)
+	c.Charge(1, 7, 3000)
+	c.Refund(1, 7, 3000)
+	want(1, 151_000)
 }

@@ -36,7 +36,8 @@ type Order struct {
 	moved []uint32 // Slots that leave, enter or change place.
 }
 
-// few moves are done one by one; more are sorted and merged.
+// few moves, and one more for each 128 slots in the order, are done one by one: each costs a search
+// and half a copy of the list. More are sorted and merged in a walk along all of it.
 const few = 16
 
 // NewOrder makes an order for a table of that many slots.
@@ -69,7 +70,7 @@ func (o *Order) Update(v *abi.View, place func(*abi.Record) (Key, bool)) error {
 			o.moved = append(o.moved, slot)
 		}
 	}
-	if len(o.moved) > few {
+	if len(o.moved) > few+len(o.slots)/128 {
 		o.many(v, place)
 		return nil
 	}
@@ -80,8 +81,8 @@ func (o *Order) Update(v *abi.View, place func(*abi.Record) (Key, bool)) error {
 	return nil
 }
 
-// find is the first place whose key is not before key.
-func (o *Order) find(key Key) int {
+// Find is the first place in Slots whose key is not before key: where a part of the order begins.
+func (o *Order) Find(key Key) int {
 	low, high := 0, len(o.slots)
 	for low < high {
 		mid := int(uint(low+high) / 2)
@@ -97,13 +98,13 @@ func (o *Order) find(key Key) int {
 // one gives a slot its new place.
 func (o *Order) one(slot uint32, key Key, in bool) {
 	if o.in[slot] {
-		at := o.find(o.keys[slot])
+		at := o.Find(o.keys[slot])
 		o.slots = append(o.slots[:at], o.slots[at+1:]...)
 	}
 	o.in[slot] = in
 	if in {
 		o.keys[slot] = key
-		o.slots = slices.Insert(o.slots, o.find(key), slot)
+		o.slots = slices.Insert(o.slots, o.Find(key), slot)
 	}
 }
 

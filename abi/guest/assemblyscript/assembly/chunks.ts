@@ -13,10 +13,15 @@ export class Chunks {
     this.multiple = max<u32>(h.chunk_align, 1);
   }
 
-  /** Takes the longest chunk for a prompt with this much remaining; 0: nothing fits. */
+  /** The longest chunk for a prompt with this much remaining; 0: nothing fits. */
+  longest(remaining: u32): u32 {
+    const n = min<u32>(min<u32>(remaining, this.max), this.left);
+    return n < remaining ? n - n % this.multiple : n;
+  }
+
+  /** Takes the longest chunk. */
   take(remaining: u32): u32 {
-    let n = min<u32>(min<u32>(remaining, this.max), this.left);
-    if (n < remaining) n -= n % this.multiple;
+    const n = this.longest(remaining);
     this.left -= n;
     return n;
   }

@@ -42,7 +42,17 @@ export class Counters {
   /** That many tokens were computed for the tenant; its weight is in thousandths, 0 means 1000. */
   charge(tenant: u32, tokens: u32, weightMilli: u32): void {
     const at = this.at(tenant);
-    const weight: i64 = weightMilli ? weightMilli : 1000;
-    this.service[at] = this.service[at] + (<i64>tokens * 1000000) / weight;
+    this.service[at] = this.service[at] + amount(tokens, weightMilli);
   }
+
+  /** Takes back what was charged at the same weight and not computed. */
+  refund(tenant: u32, tokens: u32, weightMilli: u32): void {
+    const at = this.at(tenant);
+    this.service[at] = this.service[at] - amount(tokens, weightMilli);
+  }
+}
+
+function amount(tokens: u32, weightMilli: u32): i64 {
+  const weight: i64 = weightMilli ? weightMilli : 1000;
+  return (<i64>tokens * 1000000) / weight;
 }

@@ -9,7 +9,10 @@ export class Key {
   id: u64 = 0;
 }
 
-/** Up to this many moves are done one by one; more are sorted and merged. */
+/**
+ * Up to this many moves, and one more for each 128 slots in the order, are done one by one: each costs a
+ * search and half a copy of the list. More are sorted and merged in a walk along all of it.
+ */
 const FEW: u32 = 16;
 
 /**
@@ -60,24 +63,25 @@ export class Order {
       if (slot >= <u32>this.inside.length || n >= <u32>this.moved.length) {
         return fail(CODE_BAD_ARGUMENT, "the changed list names a slot beyond the table");
       }
-      if (keyOf(step.record(slot), key) ? this.same(slot, key) : !this.inside[slot]) continue;
-      this.moved[n++] = slot;
+      const inside = keyOf(step.record(slot), key);
+      if (inside ? this.same(slot, key) : !unchecked(this.inside[slot])) continue;
+      unchecked(this.moved[n++] = slot);
     }
-    if (n <= FEW) {
+    if (n <= FEW + this.length / 128) {
       for (let i: u32 = 0; i < n; i++) {
         const slot = this.moved[i];
         this.one(slot, keyOf(step.record(slot), key));
       }
       return 0;
     }
-    for (let i: u32 = 0; i < n; i++) this.inside[this.moved[i]] = false;
+    for (let i: u32 = 0; i < n; i++) unchecked(this.inside[unchecked(this.moved[i])] = false);
     this.sweep();
     let added: u32 = 0;
     for (let i: u32 = 0; i < n; i++) {
-      const slot = this.moved[i];
+      const slot = unchecked(this.moved[i]);
       if (!keyOf(step.record(slot), key)) continue;
       this.put(slot);
-      this.moved[added++] = slot;
+      unchecked(this.moved[added++] = slot);
     }
     this.sort(added);
     this.merge(added);
@@ -85,15 +89,15 @@ export class Order {
   }
 
   private same(slot: u32, key: Key): bool {
-    return this.inside[slot] && this.first[slot] == key.first && this.second[slot] == key.second &&
-      this.id[slot] == key.id;
+    return unchecked(this.inside[slot]) && unchecked(this.first[slot]) == key.first &&
+      unchecked(this.second[slot]) == key.second && unchecked(this.id[slot]) == key.id;
   }
 
   private put(slot: u32): void {
-    this.inside[slot] = true;
-    this.first[slot] = this.key.first;
-    this.second[slot] = this.key.second;
-    this.id[slot] = this.key.id;
+    unchecked(this.inside[slot] = true);
+    unchecked(this.first[slot] = this.key.first);
+    unchecked(this.second[slot] = this.key.second);
+    unchecked(this.id[slot] = this.key.id);
   }
 
   /** Written without branches: fuel is charged for both sides of one. */
@@ -106,13 +110,29 @@ export class Order {
     return bool(i32(x < y) | (i32(x == y) & (i32(s < t) | (i32(s == t) & ids))));
   }
 
-  /** The first place whose slot is not before this one. */
-  private find(slot: u32): u32 {
+  /** The first place whose key is not before this one: where a part of the order begins. */
+  find(key: Key): u32 {
     let low: u32 = 0;
     let high = this.length;
     while (low < high) {
       const mid = low + (high - low) / 2;
-      if (this.before(this.slots[mid], slot)) low = mid + 1;
+      const slot = unchecked(this.slots[mid]);
+      const f = unchecked(this.first[slot]), s = unchecked(this.second[slot]);
+      const ids = i32(unchecked(this.id[slot]) < key.id);
+      const seconds = i32(s < key.second) | (i32(s == key.second) & ids);
+      if (i32(f < key.first) | (i32(f == key.first) & seconds)) low = mid + 1;
+      else high = mid;
+    }
+    return low;
+  }
+
+  /** The first place whose slot is not before this one. */
+  private place(slot: u32): u32 {
+    let low: u32 = 0;
+    let high = this.length;
+    while (low < high) {
+      const mid = low + (high - low) / 2;
+      if (this.before(unchecked(this.slots[mid]), slot)) low = mid + 1;
       else high = mid;
     }
     return low;
@@ -122,14 +142,14 @@ export class Order {
   private one(slot: u32, inside: bool): void {
     const base = changetype<usize>(this.slots);
     if (this.inside[slot]) {
-      const at = this.find(slot);
+      const at = this.place(slot);
       this.length--;
       memory.copy(base + (at << 2), base + ((at + 1) << 2), (this.length - at) << 2);
     }
     this.inside[slot] = false;
     if (!inside) return;
     this.put(slot);
-    const at = this.find(slot);
+    const at = this.place(slot);
     memory.copy(base + ((at + 1) << 2), base + (at << 2), (this.length - at) << 2);
     this.slots[at] = slot;
     this.length++;
@@ -148,11 +168,19 @@ export class Order {
     this.length = <u32>((to - changetype<usize>(this.slots)) >> 2);
   }
 
-  /** Sorts the first n of moved: runs of one, two, four… are merged from one place to the other. */
+  /** Sorts the first n of moved: runs of 8 by insertion, then merged from one place to the other. */
   private sort(n: u32): void {
+    const moved = this.moved;
+    for (let i: u32 = 1; i < n; i++) {
+      const slot = unchecked(moved[i]);
+      const start = i & ~7;
+      let j = i;
+      for (; j > start && this.before(slot, unchecked(moved[j - 1])); j--) unchecked(moved[j] = moved[j - 1]);
+      unchecked(moved[j] = slot);
+    }
     let from = changetype<usize>(this.moved);
     let to = changetype<usize>(this.scratch);
-    for (let width: u32 = 1; width < n; width <<= 1) {
+    for (let width: u32 = 8; width < n; width <<= 1) {
       for (let at: u32 = 0; at < n; at += 2 * width) {
         const mid = min<u32>(at + width, n);
         this.weave(from + (at << 2), from + (mid << 2), from + (min<u32>(mid + width, n) << 2), to + (at << 2));
@@ -167,7 +195,9 @@ export class Order {
   /** Merges the slots from a to mid and from mid to end. */
   private weave(a: usize, mid: usize, end: usize, to: usize): void {
     let b = mid;
-    while (a < mid && b < end) {
+    // Else they are in order as they stand.
+    const apart = b < end && this.before(load<u32>(b), load<u32>(mid - 4));
+    while (apart && a < mid && b < end) {
       const x = load<u32>(a), y = load<u32>(b);
       const second = this.before(y, x);
       store<u32>(to, second ? y : x);

@@ -10,6 +10,8 @@ use crate::Error;
 pub struct Counters {
     service: &'static mut [i64], // Thousandths of a token at weight 1.
     here: &'static mut [bool],
+    /// The least service of those that are there, as long as nothing made it another.
+    least: Option<i64>,
 }
 
 impl Counters {
@@ -18,7 +20,7 @@ impl Counters {
         const NONE: Error =
             Error::new(abi::CODE_OUT_OF_MEMORY, "no memory for the tenants' counters");
         let n = tenants.max(1);
-        Ok(Counters { service: take(n).ok_or(NONE)?, here: take(n).ok_or(NONE)? })
+        Ok(Counters { service: take(n).ok_or(NONE)?, here: take(n).ok_or(NONE)?, least: None })
     }
 
     fn at(&self, tenant: u32) -> usize {
@@ -36,9 +38,13 @@ impl Counters {
         if self.here[at] {
             return;
         }
-        let there = self.here.iter().zip(self.service.iter()).filter(|(&here, _)| here);
-        if let Some(least) = there.map(|(_, &service)| service).min() {
-            self.service[at] = self.service[at].max(least);
+        if self.least.is_none() {
+            let there = self.here.iter().zip(self.service.iter()).filter(|(&here, _)| here);
+            self.least = there.map(|(_, &service)| service).min();
+        }
+        match self.least {
+            Some(least) => self.service[at] = self.service[at].max(least),
+            None => self.least = Some(self.service[at]), // It is the only one.
         }
         self.here[at] = true;
     }
@@ -47,12 +53,32 @@ impl Counters {
     pub fn leave(&mut self, tenant: u32) {
         let at = self.at(tenant);
         self.here[at] = false;
+        self.forget(at);
     }
 
     /// That many tokens were computed for the tenant; its weight is in thousandths, 0 means 1000.
     pub fn charge(&mut self, tenant: u32, tokens: u32, weight_milli: u32) {
-        let weight = if weight_milli == 0 { 1000 } else { i64::from(weight_milli) };
         let at = self.at(tenant);
-        self.service[at] += i64::from(tokens) * 1_000_000 / weight;
+        self.forget(at);
+        self.service[at] += service(tokens, weight_milli);
     }
+
+    /// Takes back what was charged at the same weight and not computed.
+    pub fn refund(&mut self, tenant: u32, tokens: u32, weight_milli: u32) {
+        let at = self.at(tenant);
+        self.service[at] -= service(tokens, weight_milli);
+        self.least = None;
+    }
+
+    /// The least is another one when it was this tenant's.
+    fn forget(&mut self, at: usize) {
+        if self.least == Some(self.service[at]) {
+            self.least = None;
+        }
+    }
+}
+
+fn service(tokens: u32, weight_milli: u32) -> i64 {
+    let weight = if weight_milli == 0 { 1000 } else { i64::from(weight_milli) };
+    i64::from(tokens) * 1_000_000 / weight
 }

@@ -49,7 +49,8 @@ pub struct Order {
     scratch: &'static mut [u32],
 }
 
-/// Up to this many moves are done one by one; more are sorted and merged.
+/// Up to this many moves, and one more for each 128 slots in the order, are done one by one: each costs a
+/// search and half a copy of the list. More are sorted and merged in a walk along all of it.
 const FEW: usize = 16;
 
 impl Order {
@@ -96,7 +97,7 @@ impl Order {
                 n += 1;
             }
         }
-        if n > FEW {
+        if n > FEW + self.len / 128 {
             self.many(n, step, key_of);
             return Ok(());
         }
@@ -107,7 +108,8 @@ impl Order {
         Ok(())
     }
 
-    fn place(&self, key: &Key) -> usize {
+    /// The first place in [`Order::slots`] whose key is not before this one: where a part begins.
+    pub fn find(&self, key: &Key) -> usize {
         let keys = &self.keys;
         self.slots[..self.len].partition_point(|&s| keys[s as usize].before(key))
     }
@@ -116,13 +118,13 @@ impl Order {
     fn one(&mut self, slot: u32, key: Option<Key>) {
         let s = slot as usize;
         if self.inside[s] {
-            let at = self.place(&self.keys[s]);
+            let at = self.find(&self.keys[s]);
             self.slots.copy_within(at + 1..self.len, at);
             self.len -= 1;
         }
         self.inside[s] = key.is_some();
         if let Some(key) = key {
-            let at = self.place(&key);
+            let at = self.find(&key);
             self.keys[s] = key;
             self.slots.copy_within(at..self.len, at + 1);
             self.slots[at] = slot;

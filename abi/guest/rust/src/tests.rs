@@ -249,6 +249,9 @@ fn counters_do_not_save_up_rest() {
     assert_eq!(c.of(0), 151_000);
     c.enter(7);
     assert_eq!((c.of(2), c.of(7)), (151_000, 151_000));
+    c.charge(1, 7, 3000);
+    c.refund(1, 7, 3000);
+    assert_eq!(c.of(1), 151_000);
 }
 
 #[test]

@@ -48,7 +48,16 @@ pub const Counters = struct {
 
     /// That many tokens were computed for the tenant; its weight is in thousandths, 0 means 1000.
     pub fn charge(self: *Counters, tenant: u32, tokens: u32, weight_milli: u32) void {
-        const weight: i64 = if (weight_milli == 0) 1000 else weight_milli;
-        self.service[self.index(tenant)] += @divTrunc(@as(i64, tokens) * 1_000_000, weight);
+        self.service[self.index(tenant)] += amount(tokens, weight_milli);
+    }
+
+    /// Takes back what was charged at the same weight and not computed.
+    pub fn refund(self: *Counters, tenant: u32, tokens: u32, weight_milli: u32) void {
+        self.service[self.index(tenant)] -= amount(tokens, weight_milli);
     }
 };
+
+fn amount(tokens: u32, weight_milli: u32) i64 {
+    const weight: i64 = if (weight_milli == 0) 1000 else weight_milli;
+    return @divTrunc(@as(i64, tokens) * 1_000_000, weight);
+}

@@ -17,7 +17,8 @@ pub const Key = struct {
     }
 };
 
-/// Up to this many moves are done one by one; more are sorted and merged.
+/// Up to this many moves, and one more for each 128 slots in the order, are done one by one: each costs a
+/// search and half a copy of the list. More are sorted and merged in a walk along all of it.
 const few = 16;
 
 /// Keeps slots in order from step to step: a step costs what changed, not what waits. Read `items()`.
@@ -29,6 +30,7 @@ pub const Order = struct {
     keys: []Key, // by slot, of those that are in
     in: []bool, // by slot
     moved: []u32, // slots that leave, enter or change place
+    scratch: []u32, // for sorting
 
     /// Takes memory for this many slots.
     pub fn init(slots: u32) pol.Error!Order {
@@ -41,6 +43,7 @@ pub const Order = struct {
             .keys = try pol.take(Key, slots),
             .in = try pol.take(bool, slots),
             .moved = try pol.take(u32, slots),
+            .scratch = try pol.take(u32, slots),
         };
     }
 
@@ -70,7 +73,7 @@ pub const Order = struct {
             self.moved[n] = slot;
             n += 1;
         }
-        if (n <= few) {
+        if (n <= few + self.len / 128) {
             for (self.moved[0..n]) |slot| self.one(slot, keyOf(context, step.record(slot)));
             return;
         }
@@ -94,8 +97,8 @@ pub const Order = struct {
         return self.in[slot] and old.first == k.first and old.second == k.second and old.id == k.id;
     }
 
-    /// The first place whose key is not before key.
-    fn find(self: *const Order, key: *const Key) usize {
+    /// The first place in items() whose key is not before key: where a part of the order begins.
+    pub fn find(self: *const Order, key: *const Key) usize {
         var low: usize = 0;
         var high = self.len;
         while (low < high) {
@@ -131,13 +134,59 @@ pub const Order = struct {
         self.len = kept;
     }
 
-    fn less(keys: []const Key, a: u32, b: u32) bool {
-        return keys[a].before(&keys[b]);
+    /// Written for few charges of fuel; the slots are below keys.len, as update made sure.
+    fn before(self: *const Order, a: u32, b: u32) bool {
+        return self.keys.ptr[a].before(&self.keys.ptr[b]);
+    }
+
+    /// Merges two sorted parts, which lie one behind the other, into `to`.
+    fn weave(self: *const Order, parts: []const u32, mid: usize, to: [*]u32) void {
+        var a: usize = 0;
+        var b = mid;
+        var n: usize = 0;
+        // Else they are in order as they stand.
+        if (b < parts.len and self.before(parts[b], parts[mid - 1])) {
+            while (a < mid and b < parts.len) : (n += 1) {
+                const x = parts.ptr[a];
+                const y = parts.ptr[b];
+                const second = @intFromBool(self.before(y, x));
+                to[n] = if (second == 1) y else x;
+                a += 1 - @as(usize, second);
+                b += second;
+            }
+        }
+        @memcpy(to[n..][0 .. mid - a], parts[a..mid]);
+        @memcpy(to[n + mid - a ..][0 .. parts.len - b], parts[b..]);
+    }
+
+    /// Sorts slots by their keys: runs of 8 by insertion, then merged.
+    fn sort(self: *const Order, slots: []u32) void {
+        for (1..@max(slots.len, 1)) |i| {
+            const slot = slots[i];
+            const start = i & ~@as(usize, 7);
+            var j = i;
+            while (j > start and self.before(slot, slots[j - 1])) : (j -= 1) slots[j] = slots[j - 1];
+            slots[j] = slot;
+        }
+        var from = slots;
+        var to = self.scratch[0..slots.len];
+        var width: usize = 8;
+        while (width < slots.len) : (width *= 2) {
+            var start: usize = 0;
+            while (start < slots.len) : (start += 2 * width) {
+                const end = @min(start + 2 * width, slots.len);
+                self.weave(from[start..end], @min(width, end - start), to.ptr + start);
+            }
+            const other = from;
+            from = to;
+            to = other;
+        }
+        if (from.ptr != slots.ptr) @memcpy(slots, from);
     }
 
     /// Sorts what is added and merges it from the back.
     fn merge(self: *Order, added: []u32) void {
-        std.sort.pdq(u32, added, @as([]const Key, self.keys), less);
+        self.sort(added);
         var kept = self.len;
         var n = added.len;
         self.len += n;

@@ -139,6 +139,9 @@ test "counters do not save up rest" {
     try expect(c.of(0) == 151_000);
     c.enter(7);
     try expect(c.of(2) == 151_000);
+    c.charge(1, 7, 3000);
+    c.refund(1, 7, 3000);
+    try expect(c.of(1) == 151_000);
 }
 
 test "settings" {
