@@ -30,9 +30,11 @@ type Case struct {
 // Step is a table and what must be decided on it. Whatever is expected, the rules of the ABI must
 // hold.
 type Step struct {
-	After   string           // time since the step before
-	Header  map[string]int64 // fields that are not as usual
-	Records []map[string]any // the whole table, by slot; an empty one is a free slot
+	After   string             // time since the step before
+	Header  map[string]int64   // fields that are not as usual
+	Records []map[string]any   // the whole table, by slot; an empty one is a free slot
+	Tenants []map[string]int64 // the tenant table, by index; weight_milli is 1000 unless given
+	Peers   []map[string]int64 // the peer table, from index 1; state is 1 unless given
 
 	Order     *[]uint64 // ids of the requests that run, in order
 	Plan      *[]Planned
@@ -149,8 +151,43 @@ func (s *Step) check() error {
 	if err := s.header(&h); err != nil {
 		return err
 	}
+	if _, _, err := s.tables(); err != nil {
+		return err
+	}
 	_, err := s.table(h.NowNS)
 	return err
+}
+
+// tables makes the tenant and the peer table; nil where the case has none.
+func (s *Step) tables() ([]abi.Tenant, []abi.Peer, error) {
+	var tenants []abi.Tenant
+	for i, given := range s.Tenants {
+		t := abi.Tenant{Index: uint32(i), WeightMilli: 1000}
+		if err := set(&t, given); err != nil {
+			return nil, nil, fmt.Errorf("tenant %d: %w", i, err)
+		}
+		tenants = append(tenants, t)
+	}
+	var peers []abi.Peer
+	for i, given := range s.Peers {
+		p := abi.Peer{Index: uint32(i + 1), State: 1}
+		if err := set(&p, given); err != nil {
+			return nil, nil, fmt.Errorf("peer %d: %w", i+1, err)
+		}
+		peers = append(peers, p)
+	}
+	return tenants, peers, nil
+}
+
+// set gives fields of a record their values.
+func set[T any](record *T, given map[string]int64) error {
+	for name, value := range given {
+		f, ok := fields.Find[T](name)
+		if !ok || !fields.Set(record, f, value) {
+			return fmt.Errorf("there is no field %s, or %d does not fit it", name, value)
+		}
+	}
+	return nil
 }
 
 func (s *Step) after() (time.Duration, error) {
@@ -162,11 +199,8 @@ func (s *Step) after() (time.Duration, error) {
 
 // header sets what the case says of the header.
 func (s *Step) header(h *abi.Header) error {
-	for name, value := range s.Header {
-		f, ok := fields.Find[abi.Header](name)
-		if !ok || !fields.Set(h, f, value) {
-			return fmt.Errorf("header has no field %s, or %d does not fit it", name, value)
-		}
+	if err := set(h, s.Header); err != nil {
+		return fmt.Errorf("header: %w", err)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func play(w *plugins.Workbench, sequence []*situation) ([]string, error) {
 func show(w *plugins.Workbench, sequence []*situation) ([]string, error) {
 	var before *situation
 	for i, s := range sequence {
-		here := &situation{s.header, slices.Clone(s.records)}
+		here := &situation{header: s.header, records: slices.Clone(s.records)}
 		v := here.show(before, uint64(i+1), testDecisions)
 		out, _, err := w.Decide(v, nil)
 		if err == nil {
@@ -181,7 +181,7 @@ func (m *maker) sequence() []*situation {
 				records[slot] = abi.Record{}
 			}
 		}
-		steps[i] = &situation{m.header(now), records}
+		steps[i] = &situation{header: m.header(now), records: records}
 		now += int64(m.pick(2e9))
 	}
 	return steps
@@ -276,7 +276,7 @@ func smaller(s *situation) []func(*situation) *situation {
 			if was == want || f.Name == "now_ns" {
 				return nil
 			}
-			less := &situation{s.header, s.records}
+			less := &situation{header: s.header, records: s.records}
 			fields.Set(&less.header, f, int64(want))
 			return less
 		})
@@ -293,7 +293,7 @@ func (s *situation) without(at, size int) *situation {
 	if live(part) == 0 {
 		return nil
 	}
-	less := &situation{s.header, slices.Clone(s.records)}
+	less := &situation{header: s.header, records: slices.Clone(s.records)}
 	clear(less.records[at : at+len(part)])
 	return less
 }
@@ -307,7 +307,7 @@ func (s *situation) trimmed() *situation {
 	if n == len(s.records) {
 		return nil
 	}
-	return &situation{s.header, slices.Clone(s.records[:n])}
+	return &situation{header: s.header, records: slices.Clone(s.records[:n])}
 }
 
 // plainer sets one field of a record to 0; what must not be 0 becomes 1.
@@ -324,7 +324,7 @@ func (s *situation) plainer(slot int, f fields.Field) *situation {
 	if int64(fields.Get(&r, f)) == want {
 		return nil
 	}
-	less := &situation{s.header, slices.Clone(s.records)}
+	less := &situation{header: s.header, records: slices.Clone(s.records)}
 	fields.Set(&less.records[slot], f, want)
 	return less
 }

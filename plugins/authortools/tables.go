@@ -8,11 +8,13 @@ import (
 type situation struct {
 	header  abi.Header
 	records []abi.Record
+	tenants []abi.Tenant
+	peers   []abi.Peer
 }
 
 // show makes the view of a step that follows another: the changed list is what differs.
 func (s *situation) show(before *situation, step uint64, decisions int) *abi.View {
-	v := &abi.View{Header: s.header, Records: s.records}
+	v := &abi.View{Header: s.header, Records: s.records, Tenants: s.tenants, Peers: s.peers}
 	if before == nil {
 		before = &situation{}
 		v.Header.Flags |= abi.FlagResync

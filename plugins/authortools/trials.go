@@ -87,6 +87,9 @@ func (c *Case) run(w *plugins.Workbench) (Verdict, error) {
 		if here.records, err = step.table(now); err != nil {
 			return verdict, err
 		}
+		if here.tenants, here.peers, err = step.tables(); err != nil {
+			return verdict, err
+		}
 		if len(here.records) > testSlots {
 			return verdict, fmt.Errorf("case %s: at most %d records", c.Name, testSlots)
 		}
