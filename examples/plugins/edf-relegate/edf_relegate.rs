@@ -1,0 +1,230 @@
+//! edf-relegate: the earliest deadline first; what cannot be in time makes room for what can.
+//!
+//! Plain earliest-deadline-first collapses under overload: it works on requests that are late already,
+//! and so makes the next ones late too. Here the requests that the engine cannot finish in time, by its own
+//! cost figures, are relegated to the background (Niyama, arXiv 2503.22562). Which ones: the rule of Moore
+//! and Hodgson, which leaves the fewest late. Going through the deadlines in order, whenever the work so
+//! far does not fit before the next deadline, the longest of it is put aside. The background gets a
+//! fixed share of the tokens, by deadline, so that nobody is forgotten.
+#![no_std]
+
+use pol::abi::CODE_OUT_OF_MEMORY;
+use pol::{policy, take, Chunks, Config, Decision, Error, Header, Key, Order, Out, Policy, Record, Step};
+
+/// How many deadlines to come are looked at in a step.
+const HORIZON: usize = 512;
+
+const REASON_IN_TIME: u16 = 1;
+const REASON_RELEGATED: u16 = 2;
+const REASON_LATE: u16 = 3;
+
+/// What the engine's cost figures say of a prompt's work, in nanoseconds.
+struct Costs {
+    per_token: u64,
+    ctx_ps: u64,
+    percent: u64,
+}
+
+impl Costs {
+    /// A step's fixed cost and its decodes are shared by the prompt tokens that it has room for.
+    fn of(h: &Header, margin: u64) -> Costs {
+        let token = u64::from(h.cost_token_ns);
+        let step = u64::from(h.cost_fixed_us) * 1000 + u64::from(h.decode_tokens) * token;
+        let room = u64::from(h.token_budget.saturating_sub(h.decode_tokens)).max(1);
+        Costs {
+            per_token: token.saturating_add(step / room),
+            ctx_ps: u64::from(h.cost_ctx_ps),
+            percent: 100 + margin,
+        }
+    }
+
+    fn work(&self, r: &Record) -> u64 {
+        let n = u64::from(r.remaining_prefill);
+        let done = u64::from(r.prompt_tokens.saturating_sub(r.remaining_prefill));
+        let attention = n.saturating_mul(done + n / 2).saturating_mul(self.ctx_ps) / 1000;
+        let all = n.saturating_mul(self.per_token).saturating_add(attention);
+        all.saturating_mul(self.percent) / 100
+    }
+}
+
+/// The work that is to be done in time, the longest on top.
+struct Heap {
+    work: &'static mut [u64],
+    slot: &'static mut [u32],
+    len: usize,
+}
+
+impl Heap {
+    fn swap(&mut self, a: usize, b: usize) {
+        self.work.swap(a, b);
+        self.slot.swap(a, b);
+    }
+
+    fn push(&mut self, work: u64, slot: u32) {
+        let mut at = self.len;
+        self.len += 1;
+        self.work[at] = work;
+        self.slot[at] = slot;
+        while at > 0 && self.work[(at - 1) / 2] < self.work[at] {
+            self.swap(at, (at - 1) / 2);
+            at = (at - 1) / 2;
+        }
+    }
+
+    /// Takes the longest out.
+    fn pop(&mut self) -> (u64, u32) {
+        let top = (self.work[0], self.slot[0]);
+        self.len -= 1;
+        self.swap(0, self.len);
+        let mut at = 0;
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= self.len {
+                return top;
+            }
+            if child + 1 < self.len && self.work[child + 1] > self.work[child] {
+                child += 1;
+            }
+            if self.work[child] <= self.work[at] {
+                return top;
+            }
+            self.swap(at, child);
+            at = child;
+        }
+    }
+}
+
+struct Edf {
+    order: Order,
+    heap: Heap,
+    /// By slot: relegated in this step.
+    aside: &'static mut [bool],
+    /// What the background may claim, in hundredths of a token: at most a step's tokens.
+    claim: i64,
+    within_ns: i64,
+    margin: u64,
+    background: i64,
+}
+
+/// When a request is due: its own deadline, or the usual time after its arrival; without either, never.
+fn due(within_ns: i64, r: &Record) -> i64 {
+    match (r.deadline_ns, within_ns) {
+        (0, 0) => i64::MAX,
+        (0, within) => r.arrival_ns.saturating_add(within),
+        (deadline, _) => deadline,
+    }
+}
+
+fn place(within_ns: i64, r: &Record) -> Option<Key> {
+    if r.prefills() {
+        Some(Key { first: due(within_ns, r), second: r.arrival_ns, id: r.id })
+    } else {
+        None
+    }
+}
+
+impl Edf {
+    /// Puts aside what cannot be in time. Returns how many of the order are late already, and where the
+    /// look ahead ends.
+    fn relegate(&mut self, step: &Step) -> (usize, usize) {
+        let h = step.header;
+        let late = self.order.find(&Key { first: h.now_ns.saturating_add(1), second: i64::MIN, id: 0 });
+        let end = self.order.slots().len().min(late + HORIZON);
+        if h.cost_token_ns == 0 {
+            return (late, late); // Nothing is known of time: plain earliest deadline first.
+        }
+        let costs = Costs::of(h, self.margin);
+        let mut free_at = h.now_ns.max(0) as u64;
+        self.heap.len = 0;
+        for &slot in &self.order.slots()[late..end] {
+            let r = step.record(slot);
+            let work = costs.work(r);
+            self.heap.push(work, slot);
+            free_at = free_at.saturating_add(work);
+            if free_at > due(self.within_ns, r).max(0) as u64 {
+                let (work, slot) = self.heap.pop();
+                free_at = free_at.saturating_sub(work);
+                self.aside[slot as usize] = true;
+            }
+        }
+        (late, end)
+    }
+
+    /// Lists requests until the step is full: those in time by deadline, and the background when its
+    /// claim pays for a chunk or nothing else is left.
+    fn list(&mut self, step: &Step, out: &mut Out, late: usize, end: usize) {
+        let slots = self.order.slots();
+        let aside = &self.aside;
+        let mut timely = slots[late..].iter().filter(|&&slot| !aside[slot as usize]);
+        let passed = slots[..late].iter().map(|&slot| (slot, REASON_LATE));
+        let relegated = slots[late..end].iter().filter(|&&slot| aside[slot as usize]);
+        let mut background =
+            passed.chain(relegated.map(|&slot| (slot, REASON_RELEGATED))).peekable();
+        let mut chunks = Chunks::of(step.header);
+        let most = i64::from(step.header.token_budget) * 100;
+        loop {
+            let paid = background.peek().map_or(false, |&(slot, _)| {
+                let tokens = chunks.clone().take(step.record(slot).remaining_prefill);
+                self.claim >= i64::from(tokens.unwrap_or(0)) * 100
+            });
+            let behind = if paid { background.next() } else { None };
+            let next = behind
+                .or_else(|| timely.next().map(|&slot| (slot, REASON_IN_TIME)))
+                .or_else(|| background.next());
+            let (slot, reason) = match next {
+                Some(next) => next,
+                None => return,
+            };
+            let r = step.record(slot);
+            let tokens = match chunks.take(r.remaining_prefill) {
+                Some(tokens) => tokens,
+                None => return,
+            };
+            let id_low = r.id as u32;
+            if !out.add(Decision { slot, tokens, id_low, reason, ..Decision::default() }) {
+                return;
+            }
+            self.claim += i64::from(tokens) * self.background;
+            if reason != REASON_IN_TIME {
+                self.claim -= i64::from(tokens) * 100;
+            }
+            self.claim = self.claim.clamp(0, most);
+        }
+    }
+}
+
+impl Policy for Edf {
+    const NAME: &'static str = "edf-relegate";
+    const VERSION: &'static str = "1.0.0";
+
+    fn new(config: &mut Config, slots: usize) -> Result<Self, Error> {
+        const NONE: Error = Error::new(CODE_OUT_OF_MEMORY, "no memory for the deadlines to come");
+        let heap = Heap {
+            work: take(HORIZON + 1).ok_or(NONE)?,
+            slot: take(HORIZON + 1).ok_or(NONE)?,
+            len: 0,
+        };
+        Ok(Edf {
+            order: Order::new(slots)?,
+            heap,
+            aside: take(slots).ok_or(NONE)?,
+            claim: 0,
+            within_ns: config.int("default_ms", 10_000, 0..=86_400_000)? * 1_000_000,
+            margin: config.int("margin_percent", 10, 0..=1000)? as u64,
+            background: config.int("background_percent", 10, 1..=100)?,
+        })
+    }
+
+    fn decide(&mut self, step: &Step, out: &mut Out) -> Result<(), Error> {
+        let within_ns = self.within_ns;
+        self.order.update(step, |r| place(within_ns, r))?;
+        let (late, end) = self.relegate(step);
+        self.list(step, out, late, end);
+        for &slot in &self.order.slots()[late..end] {
+            self.aside[slot as usize] = false;
+        }
+        Ok(())
+    }
+}
+
+policy!(Edf);
