@@ -134,6 +134,10 @@ var layout = []row{
 	{pkg: "plugins/score", imports: "abi abi/fields", tests: "os/exec plugins"},
 	{pkg: "plugins/plugintest", imports: "abi plugins", outside: "testing"},
 
+	{
+		pkg:   "examples/plugins",
+		tests: "abi plugins plugins/authortools plugins/builtin plugins/plugintest",
+	},
 	{pkg: "examples/plugins/*", imports: "abi abi/guest/go", tests: "plugins plugins/plugintest"},
 
 	{

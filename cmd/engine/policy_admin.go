@@ -28,8 +28,9 @@ func policyLoadCommand() *cobra.Command {
 		Short: "Give a module to a running instance",
 		Long: `
 Sends a module to a running instance, which checks, meters, compiles and tries it. With --activate
-it then decides from the next step on; nothing is dropped. NAME is builtin:fcfs, builtin:sjf-aging
-or a [policies.NAME] of the instance's file. A module that does not pass changes nothing.
+it then decides from the next step on; nothing is dropped. NAME is one of engine policy
+list --builtin, or a [policies.NAME] of the instance's file. A module that does not pass changes
+nothing.
 
 Two modules can share the work: one selects which requests run, in which order, and the other sets
 the chunk lengths. --as select or --as chunk changes one of the two and leaves the other.`,
@@ -55,20 +56,25 @@ the chunk lengths. --as select or --as chunk changes one of the two and leaves t
 
 func policyListCommand() *cobra.Command {
 	var admin string
-	var asJSON bool
+	var asJSON, shipped bool
 	cmd := &cobra.Command{
-		Use:     "list [--json] [--admin ADDR]",
-		Short:   "The modules of a running instance",
-		Example: `  engine policy list`,
-		Args:    takes(0),
+		Use:   "list [--json] [--admin ADDR | --builtin]",
+		Short: "The modules of a running instance, or those in the binary",
+		Example: `  engine policy list
+  engine policy list --builtin`,
+		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
+			if shipped {
+				return listBuiltins(s.out, asJSON)
+			}
 			return policyList(cmd.Context(), admin, asJSON, s)
 		},
 		Annotations: map[string]string{exits: "1 2 69"},
 	}
 	adminFlag(cmd, &admin)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON document instead of a table")
+	cmd.Flags().BoolVar(&shipped, "builtin", false, "the policies that this binary ships")
 	return cmd
 }
 

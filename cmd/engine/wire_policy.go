@@ -99,7 +99,7 @@ func namedPolicy(cfg *config.Config, name string) (plugins.Spec, error) {
 		wasm, found := builtin.Module(short)
 		if !found {
 			return spec, fmt.Errorf("there is no policy %s; built in: %s", name,
-				strings.Join(config.Builtins(), ", "))
+				config.BuiltinNames())
 		}
 		spec.Wasm = wasm
 		return spec, nil
@@ -125,7 +125,7 @@ func namedPolicy(cfg *config.Config, name string) (plugins.Spec, error) {
 	}
 	return spec, fmt.Errorf("there is no policy %q: no [policies.%s] table; built in: %s", name,
 		name,
-		strings.Join(config.Builtins(), ", "))
+		config.BuiltinNames())
 }
 
 // The judge's word reaches the sandbox: the host hears it itself.

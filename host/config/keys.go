@@ -37,7 +37,7 @@ var sections = []section{
 
 const policiesSample = `
 # [policies.mine]                      # one table for each module; a hyphen in NAME is fine
-# path   = "policies/mine.wasm"        # file
+# path   = "policies/mine.wasm"        # file, or builtin:NAME to give that one settings
 # sha256 = ""                          # pin, 64 hex digits; "" = not pinned
 # config = { aging_tokens_per_s = 200 } # given to pol_init as JSON
 # or, in place of the three, one expression for each request; the smallest runs first:

@@ -11,7 +11,18 @@ import (
 )
 
 // Builtins are the policies that the binary ships, as policy.active names them.
-func Builtins() []string { return []string{"builtin:fcfs", "builtin:sjf-aging"} }
+func Builtins() []string {
+	return []string{
+		"builtin:edf-relegate", "builtin:fcfs", "builtin:prefix-affinity", "builtin:priority",
+		"builtin:sarathi", "builtin:send-aware", "builtin:sjf-aging", "builtin:slo-chunk",
+		"builtin:tenant-quota", "builtin:vtc",
+	}
+}
+
+// BuiltinNames lists them on one line, without what they all begin with.
+func BuiltinNames() string {
+	return strings.ReplaceAll(strings.Join(Builtins(), ", "), builtinPrefix, "")
+}
 
 // policies checks the [policies.NAME] tables.
 func (c *checker) policies(value any, n *node) {
@@ -50,7 +61,9 @@ func (c *checker) module(name string, values map[string]any, n *node) PolicyModu
 		switch key {
 		case "path":
 			c.text(kid, full+".path", values[key], &m.Path, moduleForm)
-			m.Path = c.join(m.Path)
+			if !strings.HasPrefix(m.Path, builtinPrefix) {
+				m.Path = c.join(m.Path)
+			}
 		case "sha256":
 			c.text(kid, full+".sha256", values[key], &m.SHA256, digestForm)
 			m.SHA256 = strings.ToLower(m.SHA256)
@@ -101,10 +114,16 @@ var expressionForm = &form{"an expression", func(s string) string {
 	return ""
 }}
 
-// moduleForm is the path of a module.
+// builtinPrefix begins the name of a policy that the binary ships.
+const builtinPrefix = "builtin:"
+
+// moduleForm is the path of a module, or a shipped policy that gets settings.
 var moduleForm = &form{"the path of a module", func(s string) string {
 	if s == "" {
-		return `write the path of a .wasm file`
+		return `write the path of a .wasm file, or builtin:NAME`
+	}
+	if strings.HasPrefix(s, builtinPrefix) && !slices.Contains(Builtins(), s) {
+		return "built in: " + BuiltinNames()
 	}
 	return ""
 }}

@@ -90,7 +90,7 @@ func (c *checker) definedPolicy(key, name string) {
 		return // Its table is there and has been refused.
 	}
 	label := fmt.Sprintf("no [policies.%s] table; built in: %s", name,
-		strings.Join(Builtins(), ", "))
+		BuiltinNames())
 	var help []string
 	if guess := closestPolicy(name, defined); guess != "" {
 		help = append(help, didYouMean(guess))
@@ -98,7 +98,7 @@ func (c *checker) definedPolicy(key, name string) {
 	if checkName(name) == "" {
 		help = append(help,
 			fmt.Sprintf(`or add a table [policies.%s] with path = "FILE.wasm"`, name))
-	} else if label = "built in: " + strings.Join(Builtins(), ", "); help == nil {
+	} else if label = "built in: " + BuiltinNames(); help == nil {
 		help = []string{`a module of your own has a table [policies.NAME] with path = "FILE.wasm"`}
 	}
 	c.report(c.value(key), "E201", fmt.Sprintf("policy %q is not defined", name), label, help...)

@@ -1,6 +1,6 @@
 // Package builtin holds the shipped policies as WebAssembly modules, built from examples/plugins
-// and embedded, so that an engine has policies without any file. A test of plugins/policyfile
-// rebuilds them and compares.
+// and embedded, so that an engine has policies without any file, each with its policy.toml. A test
+// of plugins/policyfile rebuilds them and compares.
 package builtin
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-//go:embed *.wasm
+//go:embed *.wasm *.toml
 var modules embed.FS
 
 // Names lists the policies, sorted.
@@ -19,7 +19,9 @@ func Names() []string {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".wasm"))
+		if name, ok := strings.CutSuffix(e.Name(), ".wasm"); ok {
+			names = append(names, name)
+		}
 	}
 	return names
 }
@@ -28,4 +30,11 @@ func Names() []string {
 func Module(name string) ([]byte, bool) {
 	module, err := modules.ReadFile(name + ".wasm")
 	return module, err == nil
+}
+
+// About returns a policy's policy.toml: what it does, and what can be set; false when there is none
+// of that name.
+func About(name string) ([]byte, bool) {
+	text, err := modules.ReadFile(name + ".toml")
+	return text, err == nil
 }

@@ -8,7 +8,10 @@ import (
 
 func TestModules(t *testing.T) {
 	names := Names()
-	for _, want := range []string{"fcfs", "sjf-aging"} {
+	for _, want := range []string{
+		"edf-relegate", "fcfs", "prefix-affinity", "priority", "sarathi", "send-aware", "sjf-aging",
+		"slo-chunk", "tenant-quota", "vtc",
+	} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%q is not among %q", want, names)
 		}
@@ -22,6 +25,10 @@ func TestModules(t *testing.T) {
 		if !ok || !bytes.HasPrefix(module, []byte("\x00asm\x01\x00\x00\x00")) {
 			t.Errorf("%s: no module", name)
 		}
+		about, ok := About(name)
+		if !ok || !bytes.Contains(about, []byte(`name = "`+name+`"`)) {
+			t.Errorf("%s: nothing is said about it", name)
+		}
 		for _, export := range exports {
 			if !bytes.Contains(module, []byte(export)) {
 				t.Errorf("%s: does not export %s", name, export)
@@ -31,6 +38,9 @@ func TestModules(t *testing.T) {
 	for _, name := range []string{"", "nothing", "../builtin/fcfs", "fcfs.wasm"} {
 		if _, ok := Module(name); ok {
 			t.Errorf("there is a module %q", name)
+		}
+		if _, ok := About(name); ok {
+			t.Errorf("there is a policy.toml of %q", name)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -82,15 +83,19 @@ func TestShippedModules(t *testing.T) {
 			}
 			shipped := filepath.Join(root, "plugins/builtin", file.Name+".wasm")
 			dirs := Dirs{Source: source, SDK: filepath.Join(root, "abi/guest")}
+			about := filepath.Join(root, "plugins/builtin", file.Name+".toml")
+			compareFile(t, path, about)
 			compareBuild(t, file, dirs, shipped)
 		})
 	}
 }
 
-// needTools skips a test whose tools are missing; with ENGINE_REQUIRE_TOOLCHAINS=1 it fails.
-func needTools(t *testing.T, b Build) {
+// needTools skips a test whose tools are missing. With ENGINE_REQUIRE_TOOLCHAINS=1 it fails; with a
+// list of languages, c,rust, it fails for those.
+func needTools(t *testing.T, b Build, lang string) {
 	missing := b.Missing(t.Context())
-	if len(missing) > 0 && os.Getenv("ENGINE_REQUIRE_TOOLCHAINS") == "1" {
+	required := strings.Split(os.Getenv("ENGINE_REQUIRE_TOOLCHAINS"), ",")
+	if len(missing) > 0 && (slices.Contains(required, "1") || slices.Contains(required, lang)) {
 		t.Fatal(strings.Join(missing, "\n"))
 	}
 	if len(missing) > 0 {
@@ -98,8 +103,25 @@ func needTools(t *testing.T, b Build) {
 	}
 }
 
+// compareFile holds a file against its copy, or writes the copy.
+func compareFile(t *testing.T, path, copied string) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *write {
+		if err := os.WriteFile(copied, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if have, err := os.ReadFile(copied); err != nil || !bytes.Equal(have, text) {
+		t.Errorf("%s is not the same as %s (%v); write it anew as below", copied, path, err)
+	}
+}
+
 func compareBuild(t *testing.T, file *File, dirs Dirs, shipped string) {
-	needTools(t, file.Build)
+	needTools(t, file.Build, file.Lang)
 	dirs.Tmp = t.TempDir()
 	dirs.Out = filepath.Join(dirs.Tmp, "built.wasm")
 	if err := file.Build.Run(t.Context(), dirs); err != nil {

@@ -31,7 +31,7 @@ func TestReadmeBuilds(t *testing.T) {
 		Install: "apt-get install clang-14 lld-14",
 	}
 	build := Build{Commands: [][]string{strings.Fields(command)}, Tools: []Tool{clang}}
-	needTools(t, build)
+	needTools(t, build, "c")
 	err = build.Run(t.Context(), Dirs{Source: dir, SDK: filepath.Join(root, "abi/guest")})
 	if err != nil {
 		t.Fatal(err)
