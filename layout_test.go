@@ -76,9 +76,11 @@ var layout = []row{
 	{pkg: "host/model/embedded"},
 	{pkg: "host/batch", imports: "host/kvcache"},
 	{pkg: "host/prefix", imports: "host/kvcache"},
+	{pkg: "host/transfer/nearby", outside: "net ring.go:unsafe syscall golang.org/x/sys"},
 	{
-		pkg: "host/transfer", imports: "host/kvcache", outside: "conn.go:net mux.go:net",
-		tests: "net",
+		pkg: "host/transfer", imports: "host/kvcache host/transfer/nearby",
+		outside: "conn.go:net dial.go:net mux.go:net",
+		tests:   "net syscall",
 	},
 	{pkg: "host/scheduler", imports: "abi host/batch host/kvcache host/prefix"},
 	{

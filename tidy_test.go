@@ -38,7 +38,7 @@ var deterministic = []string{
 }
 
 // pumps are the files of deterministic packages that meet the clock and the network.
-var pumps = []string{"host/transfer/conn.go", "host/transfer/mux.go"}
+var pumps = []string{"host/transfer/conn.go", "host/transfer/dial.go", "host/transfer/mux.go"}
 
 // seeded are deterministic packages that draw chance, from generators they are given seeds for.
 var seeded = []string{"host/sim"}

@@ -95,6 +95,7 @@ func (s *setup) connect(r *running) error {
 		receiver, err := transfer.NewReceiver(transfer.ReceiverOptions{
 			Models: models, Address: t.Advertise.Or(s.address), Random: rand.Reader,
 			Timeout: t.Timeout, Lease: t.Lease, MaxInflight: t.MaxInflight, Events: r.engine.Heard,
+			Nearby: s.listenNearby(),
 		})
 		if err != nil {
 			return fmt.Errorf("transfer: %w", err)
@@ -105,6 +106,7 @@ func (s *setup) connect(r *running) error {
 		sender, err := transfer.NewSender(transfer.SenderOptions{
 			Models: models, Peers: t.Peers, Timeout: t.Timeout, MaxRate: int64(t.MaxRate),
 			MaxInflight: t.MaxInflight, Events: r.engine.Heard,
+			Transports: transports(t.Transports), Folder: nearbyFolder(),
 		})
 		if err != nil {
 			return fmt.Errorf("transfer: %w", err)

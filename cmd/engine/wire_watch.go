@@ -129,8 +129,7 @@ func (w *watch) Finished(f engine.Finished) {
 
 // Transfer implements engine.Watch.
 func (w *watch) Transfer(e transfer.Event) {
-	const transport = "tcp"
-	direction := metrics.Receive
+	direction, transport := metrics.Receive, string(e.Transport)
 	if e.Direction == transfer.Sending {
 		direction = metrics.Send
 	}
@@ -141,7 +140,9 @@ func (w *watch) Transfer(e transfer.Event) {
 		w.metrics.TransferDone(direction, transport, e.Elapsed)
 	case transfer.Failed:
 		w.metrics.TransferFailed(direction, metrics.TransferFailure(e.Err.Reason.Label()))
-		w.metrics.TransferBytes(direction, transport, e.Bytes)
+		if e.Bytes > 0 {
+			w.metrics.TransferBytes(direction, transport, e.Bytes)
+		}
 	case transfer.Expired:
 		w.metrics.LeasesExpired(1)
 	}

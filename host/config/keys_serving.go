@@ -205,7 +205,8 @@ var servingKeys = []row{
 	{
 		table: "transfer", key: "transports",
 		at:  func(c *Config) any { return &c.Transfer.Transports },
-		def: `["tcp"]`, enum: []string{"tcp"}, doc: "in order of preference: tcp",
+		def: `["shm", "unix", "tcp"]`, enum: []string{"tcp", "unix", "shm"},
+		doc: "in order of preference; shm and unix: where both ends are of one user on one host",
 	},
 	{
 		table: "transfer", key: "peers", at: func(c *Config) any { return &c.Transfer.Peers },

@@ -5,32 +5,53 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/transfer/nearby"
 )
 
 // benchShape is a model of 97M parameters' KV: 12 layers of 4 heads of 64 in F32, pages of 16.
 var benchShape = shape{layers: 12, pages: 300, pageSize: 16, slotBytes: 2 * 4 * 64 * 4}
 
-// BenchmarkTransfer moves the KV of 4096 tokens over TCP loopback, and the same bytes by a bare
-// copy between two sockets, and reports the ratio of the two speeds.
+// BenchmarkTransfer moves the KV of 4096 tokens by each transport, and the same bytes by a bare
+// copy between two TCP sockets, in turns. Of-bare is the median of the ratios of their speeds, each
+// of two neighbours; the CPU seconds are those of both ends.
 func BenchmarkTransfer(b *testing.B) {
-	r := newRig(b, benchShape)
-	total := 4096 * benchShape.layers * benchShape.slotBytes
-	src, dst := make([]byte, total), make([]byte, total)
-	var moved, bare time.Duration
-	var bytes int64
-	for i := range b.N {
-		n, took := r.move(b, fmt.Sprint("bench-", i), 4096)
-		moved, bytes = moved+took, bytes+n
-		bare += bareCopy(b, dst[:n], src[:n])
+	for _, by := range transports() {
+		b.Run(string(by), func(b *testing.B) {
+			r := newRig(b, benchShape, by)
+			total := 4096 * benchShape.layers * benchShape.slotBytes
+			src, dst := make([]byte, total), make([]byte, total)
+			var ratios, speeds, bares []float64
+			var ours, theirs time.Duration
+			for i := range b.N {
+				began := cpuTime()
+				n, took := r.move(b, fmt.Sprint("bench-", i), 4096)
+				between := cpuTime()
+				bare := bareCopy(b, dst[:n], src[:n])
+				ours, theirs = ours+between-began, theirs+cpuTime()-between
+				ratios = append(ratios, bare.Seconds()/took.Seconds())
+				speeds = append(speeds, float64(n)/took.Seconds()/1e9)
+				bares = append(bares, float64(n)/bare.Seconds()/1e9)
+			}
+			b.SetBytes(int64(total))
+			moved := float64(total) * float64(b.N) / 1e9
+			b.ReportMetric(median(speeds), "GB/s")
+			b.ReportMetric(median(bares), "bare-GB/s")
+			b.ReportMetric(median(ratios), "of-bare")
+			b.ReportMetric(ours.Seconds()/moved, "cpu-s/GB")
+			b.ReportMetric(theirs.Seconds()/moved, "bare-cpu-s/GB")
+		})
 	}
-	b.SetBytes(bytes / int64(b.N))
-	b.ReportMetric(float64(bytes)/moved.Seconds()/1e9, "GB/s")
-	b.ReportMetric(float64(bytes)/bare.Seconds()/1e9, "bare-GB/s")
-	b.ReportMetric(bare.Seconds()/moved.Seconds(), "of-bare")
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
 }
 
 // rig is a receiver behind a Mux on loopback and a sender, each with pages of its own.
@@ -39,10 +60,22 @@ type rig struct {
 	receiver *Receiver
 	sender   *Sender
 	heard    chan Event
+	by       Transport // of the last transfer
 }
 
-func newRig(tb testing.TB, s shape) *rig {
-	r := &rig{ends: ends{s.model(), s.model()}, heard: make(chan Event, 64)}
+func newRig(tb testing.TB, s shape, by ...Transport) *rig {
+	return newRigWith(tb, s, func(ro *ReceiverOptions, so *SenderOptions) {
+		so.Transports = by
+		if ro.Nearby != nil && slices.Equal(by, []Transport{TCP}) {
+			ro.Nearby.Close()
+			ro.Nearby = nil
+		}
+	})
+}
+
+// newRigWith makes a rig whose ends have a nearer way, and what a test changes.
+func newRigWith(tb testing.TB, s shape, change options) *rig {
+	r := &rig{ends: ends{s.model(), s.model()}, heard: make(chan Event, 256)}
 	pagesOf(r.from).fill(1)
 	if b, ok := tb.(*testing.B); ok && b != nil {
 		pagesOf(r.to).writes = nil
@@ -52,14 +85,20 @@ func newRig(tb testing.TB, s shape) *rig {
 		tb.Fatal(err)
 	}
 	tell := func(e Event) { r.heard <- e }
-	r.receiver, err = NewReceiver(ReceiverOptions{
+	ro := ReceiverOptions{
 		Models: []Model{r.to}, Address: l.Addr().String(), Random: rand.Reader, Events: tell,
-	})
-	if err != nil {
+	}
+	so := SenderOptions{Models: []Model{r.from}, Events: tell, Folder: nearbyFolder(tb)}
+	if nearby.HasUnix {
+		if ro.Nearby, err = nearby.Listen(so.Folder); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	change(&ro, &so)
+	if r.receiver, err = NewReceiver(ro); err != nil {
 		tb.Fatal(err)
 	}
-	r.sender, err = NewSender(SenderOptions{Models: []Model{r.from}, Events: tell})
-	if err != nil {
+	if r.sender, err = NewSender(so); err != nil {
 		tb.Fatal(err)
 	}
 	mux := NewMux(l, r.receiver)
@@ -69,6 +108,28 @@ func newRig(tb testing.TB, s shape) *rig {
 		r.receiver.Close()
 	})
 	return r
+}
+
+// nearbyFolder is short: the path of a socket has little room.
+func nearbyFolder(tb testing.TB) string {
+	folder, err := os.MkdirTemp("", "kv")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { os.RemoveAll(folder) })
+	return folder
+}
+
+// transports are those of this system.
+func transports() []Transport {
+	list := []Transport{TCP}
+	if nearby.HasUnix {
+		list = append(list, Unix)
+	}
+	if nearby.HasShared {
+		list = append(list, Shared)
+	}
+	return list
 }
 
 // move carries the KV of so many positions and says how many bytes it was and how long it took.
@@ -105,6 +166,7 @@ func (r *rig) move(tb testing.TB, id string, tokens int) (int64, time.Duration) 
 	}
 	out.Seal()
 	e := r.wait(tb, Done, Sending)
+	r.by = e.Transport
 	took := time.Since(start)
 	r.receiver.Release(id)
 	return e.Bytes, took

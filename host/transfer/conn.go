@@ -1,11 +1,9 @@
 package transfer
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"sync/atomic"
 	"time"
@@ -37,6 +35,7 @@ func (r *Receiver) expire() {
 // inlink is a connection of the receiver. Its goroutine owns the machine; others may withdraw.
 type inlink struct {
 	conn      net.Conn
+	by        Transport
 	withdrawn atomic.Bool
 }
 
@@ -49,7 +48,7 @@ func (l *inlink) withdraw() {
 // Serve speaks the protocol with one sender until it is over, and closes the connection. Head is
 // what was read of it already.
 func (r *Receiver) Serve(conn net.Conn, head []byte) {
-	link := &inlink{conn: conn}
+	link := &inlink{conn: conn, by: transportOf(conn)}
 	defer conn.Close()
 	if !r.add(link) {
 		return
@@ -96,12 +95,14 @@ func (r *Receiver) flush(in *Inbound, conn net.Conn) bool {
 // run is the life of a transfer: wait for a place, dial, carry, tell.
 func (s *Sender) run(o *Outgoing) {
 	ticket := s.gate.enter(o.total)
+	var by Transport
 	select {
 	case <-ticket.admitted:
 		if conn, bad := s.dial(o); bad != nil {
 			o.closed(bad)
 		} else {
-			s.carry(o, conn)
+			by = transportOf(conn)
+			s.carry(o, conn, by)
 		}
 	case <-o.quit:
 	}
@@ -109,62 +110,18 @@ func (s *Sender) run(o *Outgoing) {
 	s.mu.Lock()
 	delete(s.active, o)
 	s.mu.Unlock()
-	s.tell(o.end())
+	s.tell(o.end(), by)
 }
 
-func (s *Sender) tell(events []Event) {
+func (s *Sender) tell(events []Event, by Transport) {
 	for _, e := range events {
+		e.Transport = by
 		s.options.Events(e)
 	}
 }
 
-// dialer is net.Dialer.DialContext, or another way to a connection.
-type dialer func(ctx context.Context, network, address string) (net.Conn, error)
-
-func dialTCP(ctx context.Context, network, address string) (net.Conn, error) {
-	return new(net.Dialer).DialContext(ctx, network, address)
-}
-
-// dial connects to the address of the metadata, if the rule on peers allows it. A name is resolved
-// once, and only addresses that were judged are dialled.
-func (s *Sender) dial(o *Outgoing) (net.Conn, *Error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
-	defer cancel()
-	go func() {
-		select {
-		case <-o.quit:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	target, rule := o.meta.target, s.rule()
-	found := []netip.Addr{target.addr}
-	if target.name != "" {
-		var err error
-		if found, err = net.DefaultResolver.LookupNetIP(ctx, "ip", target.name); err != nil {
-			return nil, fault(Reset, "resolve %s: %v", target.name, err)
-		}
-	}
-	allowed, bad := rule.judge(target, found)
-	if bad != nil {
-		return nil, bad
-	}
-	var last error
-	for _, addr := range allowed {
-		conn, err := s.connect(ctx, "tcp", addr.String())
-		if err == nil {
-			return conn, nil
-		}
-		last = err
-	}
-	if ctx.Err() != nil {
-		return nil, fault(Timeout, "no connection to %s for %v", o.meta.Address, s.options.Timeout)
-	}
-	return nil, fault(Reset, "dial %s: %v", o.meta.Address, last)
-}
-
 // carry pumps a transfer over its connection until it is over. It writes; another goroutine reads.
-func (s *Sender) carry(o *Outgoing, conn net.Conn) {
+func (s *Sender) carry(o *Outgoing, conn net.Conn, by Transport) {
 	o.mu.Lock()
 	o.machine.Start(s.clock())
 	o.mu.Unlock()
@@ -178,7 +135,7 @@ func (s *Sender) carry(o *Outgoing, conn net.Conn) {
 	for {
 		now := s.clock()
 		t := o.turn(now)
-		s.tell(t.events)
+		s.tell(t.events, by)
 		switch {
 		case t.over:
 			conn.Close()

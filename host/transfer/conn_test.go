@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/transfer/nearby"
 )
 
 // wiring is a receiver and a sender whose connections are pipes in memory, for use in a bubble.
@@ -23,6 +24,7 @@ type wiring struct {
 	receiver *Receiver
 	sender   *Sender
 	serve    func(net.Conn) // the far end of each connection
+	pipe     func() (near, far net.Conn)
 
 	mu     sync.Mutex
 	events []Event
@@ -30,7 +32,7 @@ type wiring struct {
 }
 
 func newWiring(t *testing.T, change options) *wiring {
-	w := &wiring{t: t, ends: ends{smallShape.model(), smallShape.model()}}
+	w := &wiring{t: t, ends: ends{smallShape.model(), smallShape.model()}, pipe: net.Pipe}
 	pagesOf(w.from).fill(1)
 	ro := ReceiverOptions{
 		Models: []Model{w.to}, Address: "127.0.0.1:7601", Random: chance(1), Events: w.hear,
@@ -48,7 +50,7 @@ func newWiring(t *testing.T, change options) *wiring {
 	}
 	w.serve = func(conn net.Conn) { w.receiver.Serve(conn, nil) }
 	w.sender.connect = func(context.Context, string, string) (net.Conn, error) {
-		near, far := net.Pipe()
+		near, far := w.pipe()
 		w.mu.Lock()
 		w.pipes = append(w.pipes, near)
 		w.mu.Unlock()
@@ -157,12 +159,17 @@ func openedBoth(id string) []string {
 // options is what a test changes of both ends' options.
 type options func(*ReceiverOptions, *SenderOptions)
 
+// inBubble runs a test over a pipe, on which every byte waits for its reader, and over the rings of
+// shared memory, which take many.
 func inBubble(t *testing.T, change options, f func(t *testing.T, w *wiring)) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWiring(t, change)
-		defer w.close()
-		f(t, w)
-	})
+	for _, pipe := range []func() (near, far net.Conn){net.Pipe, nearby.Pipe} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWiring(t, change)
+			w.pipe = pipe
+			defer w.close()
+			f(t, w)
+		})
+	}
 }
 
 func TestCarriesOverAConnection(t *testing.T) {

@@ -21,11 +21,17 @@ const (
 	kindCancel    kind = 7 // give up, and why
 	kindCancelled kind = 8 // the answer to cancel: nothing follows
 	kindBeat      kind = 9 // still here
+
+	// Before the opening frame, between two processes on one host.
+	kindWay    kind = 10 // receiver: a nearer way to reach it
+	kindNearby kind = 11 // sender: is there a nearer way?
+
+	lastKind = kindNearby
 )
 
 func (k kind) String() string {
 	names := [...]string{"", "open", "accept", "data", "ack", "seal", "refuse", "cancel",
-		"cancelled", "beat"}
+		"cancelled", "beat", "way", "nearby"}
 	if int(k) < len(names) && k != 0 {
 		return names[k]
 	}
@@ -67,8 +73,15 @@ func (k kind) lengths() (least, most int) {
 		return sealSize, sealSize
 	case kindRefuse, kindCancel:
 		return 3, 3 + maxText
+	case kindWay:
+		return 3, 3 + maxWay
 	}
-	return 0, 0 // cancelled, beat
+	return 0, 0 // cancelled, beat, nearby
+}
+
+// early says that a kind is read by ends that may not know the token and epoch.
+func (k kind) early() bool {
+	return k == kindOpen || k == kindRefuse || k == kindNearby || k == kindWay
 }
 
 // frame is one decoded frame. The payload is valid until the decoder is used again.
@@ -86,10 +99,10 @@ type pass struct {
 }
 
 // checksum covers token, header and payload; of a data frame's payload only the head, which holds
-// the checksum of the rest. Opening and refusing frames are read by ends that may not know the
-// token: theirs starts from sixteen zero bytes.
+// the checksum of the rest. Frames that are read by ends that may not know the token start from
+// sixteen zero bytes.
 func checksum(k kind, token Token, header, payload []byte) uint32 {
-	if k == kindOpen || k == kindRefuse {
+	if k.early() {
 		token = Token{}
 	}
 	if k == kindData {
@@ -248,7 +261,7 @@ func (d *decoder) next(p pass) (f frame, ok bool, err *Error) {
 		return frame{}, false, nil
 	}
 	f.payload = d.buf[headerSize : headerSize+length]
-	if f.kind != kindOpen && f.kind != kindRefuse && f.epoch != p.epoch {
+	if !f.kind.early() && f.epoch != p.epoch {
 		return frame{}, false, fault(NotFound, "a frame of epoch %d, this is %d", f.epoch, p.epoch)
 	}
 	sum := checksum(f.kind, p.token, header, f.payload)
@@ -272,7 +285,7 @@ func (d *decoder) judge(header []byte, k kind, length int) *Error {
 	if v := header[atVersion]; v != ProtocolVersion {
 		return fault(Incompatible, "protocol: here %d, there %d", ProtocolVersion, v)
 	}
-	if k < kindOpen || k > kindBeat {
+	if k < kindOpen || k > lastKind {
 		return fault(Malformed, "unknown frame (%v)", k)
 	}
 	if flags := binary.LittleEndian.Uint16(header[atFlags:]); flags != 0 {

@@ -17,7 +17,7 @@ func FuzzInbound(f *testing.F) {
 	f.Add(good.there, true, false)
 	f.Add(good.there, false, false)
 	with := good.out.pass
-	for k := kindOpen; k <= kindBeat; k++ {
+	for k := kindOpen; k <= lastKind; k++ {
 		least, _ := k.lengths()
 		f.Add(appendFrame(nil, k, with, make([]byte, least)), true, false)
 		f.Add(append([]byte{byte(k), byte(least)}, make([]byte, least)...), true, true)
@@ -62,7 +62,7 @@ func wrap(text []byte, with pass) (stream []byte) {
 // KV before it was accepted.
 func FuzzOutbound(f *testing.F) {
 	with := newPair(f, 1, smallShape, Window{End: 4}).out.pass
-	for k := kindOpen; k <= kindBeat; k++ {
+	for k := kindOpen; k <= lastKind; k++ {
 		least, _ := k.lengths()
 		f.Add(appendFrame(nil, k, with, make([]byte, least)))
 	}
@@ -103,6 +103,23 @@ func FuzzOpening(f *testing.F) {
 			return
 		}
 		if again := o.append(nil); string(again) != string(payload) {
+			t.Fatalf("read %x, wrote %x", payload, again)
+		}
+	})
+}
+
+// FuzzWay reads payloads of way frames; what it accepts, it writes back the same, but for bits that
+// it does not know.
+func FuzzWay(f *testing.F) {
+	f.Add(way{name: "kv-0123456789abcdef.sock", by: []Transport{Shared}}.append(nil))
+	f.Add([]byte{0xff, 0, 0})
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		w, bad := readWay(payload)
+		if bad != nil {
+			return
+		}
+		again := w.append(nil)
+		if string(again[1:]) != string(payload[1:]) || again[0] != payload[0]&3 {
 			t.Fatalf("read %x, wrote %x", payload, again)
 		}
 	})

@@ -36,13 +36,17 @@ func goldenFrames(t *testing.T) map[string][]byte {
 		"cancel":    appendFrame(nil, kindCancel, with, appendReason(nil, fault(Cancelled, "why"))),
 		"cancelled": appendFrame(nil, kindCancelled, with, nil),
 		"beat":      appendFrame(nil, kindBeat, with, nil),
+		"nearby":    appendFrame(nil, kindNearby, pass{}, nil),
+		"way": appendFrame(nil, kindWay, pass{}, way{
+			name: "kv-0123456789abcdef.sock", by: []Transport{Unix, Shared},
+		}.append(nil)),
 	}
 }
 
 // A change of these bytes is a change of the protocol: ProtocolVersion must change with them.
 func TestGoldenFrames(t *testing.T) {
 	frames := goldenFrames(t)
-	for k := kindOpen; k <= kindBeat; k++ {
+	for k := kindOpen; k <= lastKind; k++ {
 		path := filepath.Join("testdata", fmt.Sprintf("v%d-%v.bin", ProtocolVersion, k))
 		got := frames[k.String()]
 		if *update {

@@ -30,6 +30,7 @@ type Inbound struct {
 	line
 	desk   desk
 	models []Model
+	way    way
 
 	grant  *grant  // nil until the opening frame was judged right
 	next   [][]int // [model][layer] the position that must come next
@@ -50,7 +51,7 @@ func newInbound(d desk, o ReceiverOptions, now time.Duration) *Inbound {
 			state: expecting, table: receiverTable, timeout: o.Timeout,
 			heard: now, said: now, entered: now,
 		},
-		desk: d, models: o.Models,
+		desk: d, models: o.Models, way: o.way(),
 	}
 }
 
@@ -173,6 +174,8 @@ func (in *Inbound) classify(f frame) (input, *Error) {
 		return onCancelled, nil
 	case kindBeat:
 		return onBeat, nil
+	case kindNearby:
+		return onNearby, nil
 	}
 	return onBad, fault(Malformed, "a frame (%v) from a sender", f.kind)
 }
@@ -316,6 +319,8 @@ func (in *Inbound) move(on input, why *Error, now time.Duration) {
 		in.say(kindCancel, appendReason(nil, why), now)
 	case does.has(doCancelled):
 		in.say(kindCancelled, nil, now)
+	case does.has(doWay):
+		in.say(kindWay, in.way.append(nil), now)
 	}
 	if in.grant == nil { // Refused before it had a lease.
 		return

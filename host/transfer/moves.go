@@ -47,6 +47,7 @@ var senderMoves = []move{
 // receiverMoves is all that the receiver's end of a connection does.
 var receiverMoves = []move{
 	{expecting, onOpen, writing, doAttach | doSeat | doAccept, ""},
+	{expecting, onNearby, expecting, doWay, "the time for the opening frame runs on"},
 	{expecting, onFull, queued, 0, "attached; waits for a seat"},
 	{expecting, onBad, refused, doRefuse, "the lease, if there is one, is untouched"},
 	{expecting, onTimeout, closed, doHangUp, "a slow opener"},

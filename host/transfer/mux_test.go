@@ -127,12 +127,23 @@ func TestMuxSniffsABoundedNumber(t *testing.T) {
 	})
 }
 
-// Over real sockets: a rig's transfer arrives whole, with HTTP on the same port meanwhile.
-func TestLoopback(t *testing.T) {
-	r := newRig(t, smallShape)
+// overEach runs a test over each transport of this system, by real sockets.
+func overEach(t *testing.T, s shape, f func(t *testing.T, r *rig)) {
+	for _, by := range transports() {
+		t.Run(string(by), func(t *testing.T) { f(t, newRig(t, s, by, TCP)) })
+	}
+}
+
+// A rig's transfer arrives whole, by the transport that was preferred.
+func TestLoopback(t *testing.T) { overEach(t, smallShape, testLoopback) }
+
+func testLoopback(t *testing.T, r *rig) {
 	n, _ := r.move(t, "a", 100)
 	if want := int64(100 * 3 * 8); n != want {
 		t.Errorf("%d bytes sent, want %d", n, want)
+	}
+	if by := r.sender.options.Transports[0]; r.by != by {
+		t.Errorf("carried by %s, want %s", r.by, by)
 	}
 	var slots []int
 	for i := range 100 {
@@ -144,8 +155,11 @@ func TestLoopback(t *testing.T) {
 // Many transfers over real sockets at once, some cancelled, some released in their middle: each
 // ends in one event, and nothing is left. Made for the race detector.
 func TestHammer(t *testing.T) {
+	overEach(t, shape{layers: 3, pages: 320, pageSize: 4, slotBytes: 8}, testHammer)
+}
+
+func testHammer(t *testing.T, r *rig) {
 	const transfers = 60
-	r := newRig(t, shape{layers: 3, pages: 320, pageSize: 4, slotBytes: 8})
 	ends := make(chan string, transfers)
 	fenced := make(chan string, transfers)
 	opened := make([]chan struct{}, transfers) // closed when the transfer was opened or failed

@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/kvrelay/engine/host/transfer/nearby"
 )
 
 // ReceiverOptions is what a Receiver needs. Zero durations and counts mean the defaults.
@@ -24,6 +26,9 @@ type ReceiverOptions struct {
 	MaxInflight int
 	// MaxLeases bounds the reservations at once. Default 4096.
 	MaxLeases int
+	// Nearby takes the connections of senders on this host that ask for a nearer way; nil: there is
+	// none. The Receiver closes it.
+	Nearby *nearby.Listener
 	// Events hears what happened. It must not block, nor call the Receiver.
 	Events func(Event)
 }
@@ -88,6 +93,9 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 		all: map[*inlink]bool{}, stop: make(chan struct{}),
 	}
 	r.work.Go(r.expire)
+	if o.Nearby != nil {
+		r.work.Go(r.serveNearby)
+	}
 	return r, nil
 }
 
@@ -135,6 +143,9 @@ func (r *Receiver) Close() error {
 	if !r.ended {
 		r.ended = true
 		close(r.stop)
+		if r.options.Nearby != nil {
+			_ = r.options.Nearby.Close() // What is left of it is swept up by the next.
+		}
 	}
 	for link := range r.all {
 		link.conn.Close()
@@ -145,8 +156,9 @@ func (r *Receiver) Close() error {
 }
 
 // tell gives the ledger's new events to the engine, outside the lock.
-func (r *Receiver) tell(events []Event) {
+func (r *Receiver) tell(events []Event, by Transport) {
 	for _, e := range events {
+		e.Transport = by
 		r.options.Events(e)
 	}
 }
@@ -157,7 +169,7 @@ func (r *Receiver) tick() {
 	r.ledger.Tick(r.clock())
 	events := r.ledger.Events()
 	r.mu.Unlock()
-	r.tell(events)
+	r.tell(events, "")
 }
 
 // add takes a connection in, unless the receiver was closed or has its fill of them.
@@ -209,7 +221,7 @@ func (c counter) seat(epoch uint64) bool {
 	seated := c.ledger.seat(epoch)
 	events := c.ledger.Events()
 	c.mu.Unlock()
-	c.tell(events)
+	c.tell(events, c.link.by)
 	return seated
 }
 
@@ -218,7 +230,7 @@ func (c counter) settle(epoch uint64, o outcome, now time.Duration) *Error {
 	bad := c.ledger.settle(epoch, o, now)
 	events := c.ledger.Events()
 	c.mu.Unlock()
-	c.tell(events)
+	c.tell(events, c.link.by)
 	return bad
 }
 
@@ -230,5 +242,5 @@ func (c counter) leave(epoch uint64, now time.Duration) {
 	}
 	events := c.ledger.Events()
 	c.mu.Unlock()
-	c.tell(events)
+	c.tell(events, c.link.by)
 }

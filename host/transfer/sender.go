@@ -18,6 +18,11 @@ type SenderOptions struct {
 	Models []Model
 	// Peers are the networks (CIDR) and host names that may be dialled. Nil means loopback only.
 	Peers []string
+	// Transports may be used, in order of preference; nil means TCP alone. Every transfer begins on
+	// TCP; a receiver on this host is then asked for a nearer way.
+	Transports []Transport
+	// Folder is where receivers on this host have their sockets.
+	Folder string
 	// Timeout: nothing heard for so long ends a transfer. Default 4s.
 	Timeout time.Duration
 	// MaxRate bounds the bytes a second over all links; 0 = unlimited.
@@ -60,6 +65,12 @@ func NewSender(o SenderOptions) (*Sender, error) {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.MaxInflight = cmp.Or(o.MaxInflight, DefaultMaxInflight)
 	o.MaxBuffered = cmp.Or(o.MaxBuffered, DefaultMaxBuffered)
+	if o.Transports == nil {
+		o.Transports = []Transport{TCP}
+	}
+	if err := checkTransports(o.Transports); err != nil {
+		return nil, err
+	}
 	if err := checkModels(o.Models); err != nil {
 		return nil, err
 	}

@@ -68,6 +68,7 @@ const (
 	onCancelled              // cancelled
 	onBeat                   // beat
 
+	onNearby  // the question for a nearer way
 	onBad     // a frame that must be refused, or bytes that are none
 	onRoom    // another writer left room
 	onFull    // an opening frame that proves the right, but there is no room
@@ -85,8 +86,8 @@ const (
 
 func (i input) String() string {
 	return [...]string{"open", "accept", "data", "seal", "last seal", "ack", "last ack", "refuse",
-		"cancel", "cancelled", "beat", "bad", "room", "full", "finish", "give up", "release",
-		"timeout", "connection ended", "failed", "fenced", "expire"}[i]
+		"cancel", "cancelled", "beat", "nearby", "bad", "room", "full", "finish", "give up",
+		"release", "timeout", "connection ended", "failed", "fenced", "expire"}[i]
 }
 
 // action is what a move does besides changing the state. A move may have several; they are done in
@@ -115,13 +116,14 @@ const (
 	doHangUp // close the connection
 	doExpire // tell the engine: expired
 	doFenced // tell the engine: fenced
+	doWay    // say way: where else this receiver is reached
 )
 
 // actionWords are the actions as PROTOCOL.md says them, in the order of their bits.
 var actionWords = [...]string{"attaches the writer", "seats it", "writes the slots",
 	"keeps where to resume", "delivers", "says accept", "says ack", "says refuse", "says cancel",
 	"says cancelled", "tells opened", "tells done", "tells failed", "fences the writer",
-	"frees the pages", "hangs up", "tells expired", "tells fenced"}
+	"frees the pages", "hangs up", "tells expired", "tells fenced", "says way"}
 
 func (a action) has(one action) bool { return a&one != 0 }
 

@@ -109,6 +109,8 @@ type Event struct {
 	From int
 	// Bytes of keys and values that crossed the connection, and of all frames with their headers.
 	Bytes, Wire int64
+	// Transport is what carried it; empty where no connection was made.
+	Transport Transport
 	// Elapsed is, with Done and Delivered, the time from the first byte of KV to the
 	// acknowledgement.
 	Elapsed time.Duration
