@@ -37,6 +37,9 @@ func (s *Stepper) Plan() *scheduler.Plan { return s.engine.plan(s.engine.Now()).
 // Compute runs the batch of the plan.
 func (s *Stepper) Compute() { s.engine.compute(&s.engine.turn) }
 
+// Err is what the device said of the batch that was last computed; nil: it did not fail.
+func (s *Stepper) Err() error { return s.engine.turn.err }
+
 // Conclude commits and delivers what was computed, or takes it back if the device failed.
 func (s *Stepper) Conclude() { s.engine.conclude(&s.engine.turn) }
 

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/kvcache"
@@ -135,6 +137,9 @@ func (s *Scheduler) checkLists() error {
 				return err
 			}
 		}
+	}
+	if !slices.IsSortedFunc(s.queue, byArrival) {
+		return errors.New("scheduler: the queue is not in the order of arrival")
 	}
 	if states != s.states || seen != len(s.byID) {
 		return fmt.Errorf("scheduler: states %v, counted %v; %d of %d sequences in lists",

@@ -45,6 +45,8 @@ const (
 	DeviceIgnored
 	// WrongLayer: keys and values of one layer are written to another.
 	WrongLayer
+	// DraftIdle: a model beside the main one computes nothing.
+	DraftIdle
 	// TokenTwice: a sequence that was preempted streams its last token again.
 	TokenTwice
 	bugs
@@ -54,7 +56,8 @@ func (b Bug) String() string {
 	return [...]string{"none", "page freed early", "swapped page", "ack before the last frame",
 		"lease not renewed", "chunk off by one", "stale epoch accepted", "double release",
 		"prefix match one too long", "missing fence", "wrong begin", "lost ack", "missing copy",
-		"device failure ignored", "wrong layer", "token streamed twice"}[b]
+		"device failure ignored", "wrong layer", "draft left behind",
+		"token streamed twice"}[b]
 }
 
 // Bugs lists all that can be planted.
@@ -90,7 +93,7 @@ func (b Bug) batch(input *batch.Batch, plan *scheduler.Plan, i *instance) {
 	case FreedEarly:
 		for k := range input.Items {
 			if pages := input.Items[k].Pages; plan.Chunks[k].Decode && pages[0] != kvcache.None {
-				i.scheduler.Pool().Release(pages[0])
+				i.scheduler.Pool(0).Release(pages[0])
 				return
 			}
 		}
@@ -103,10 +106,14 @@ func (b Bug) reservation(r transfer.Reservation) transfer.Reservation {
 	switch {
 	case b == SwappedPage && len(slots) > 1 && slots[0] >= 0 && slots[len(slots)-1] >= 0:
 		slots[0], slots[len(slots)-1] = slots[len(slots)-1], slots[0]
-		r.Segments = [][]transfer.Segment{transfer.Compress(slots)}
+		r.Segments = slices.Clone(r.Segments)
+		r.Segments[0] = transfer.Compress(slots)
 	case b == WrongBegin && len(slots) > 1:
 		r.Window.Begin++
-		r.Segments = [][]transfer.Segment{transfer.Compress(slots[1:])}
+		r.Segments = slices.Clone(r.Segments)
+		for model, segments := range r.Segments {
+			r.Segments[model] = transfer.Compress(slotsOf(segments)[1:])
+		}
 	}
 	return r
 }
@@ -146,7 +153,7 @@ func (b Bug) heard(event transfer.Event, i *instance) []transfer.Event {
 		return nil
 	case b == DoubleRelease && event.Kind == transfer.Done:
 		if pages := i.sending[event.ID]; len(pages) > 0 && pages[0] != kvcache.None {
-			i.scheduler.Pool().Release(pages[0])
+			i.scheduler.Pool(0).Release(pages[0])
 		}
 	}
 	return []transfer.Event{event}

@@ -41,44 +41,73 @@ func (i *instance) limits() *scheduler.Limits { return &i.config.Limits }
 
 // checkLeases verifies that whoever may write, writes to pages that are kept for it.
 func (i *instance) checkLeases() {
-	pool := i.scheduler.Pool()
 	for id, l := range i.leases {
-		for _, page := range l.pages {
-			if page == kvcache.None || pool.Quarantined(page) || pool.Refs(page) == 1 {
+		for _, p := range l.pages {
+			pool := i.scheduler.Pool(p.model)
+			if pool.Quarantined(p.page) || pool.Refs(p.page) == 1 {
 				continue
 			}
 			broken("%v: lease %s may be written, its page %d has %d references",
-				i, id, page, pool.Refs(page))
+				i, id, p.page, pool.Refs(p.page))
 		}
+	}
+}
+
+// checkAccounts verifies, when the engine has heard all, that it and the ledger of leases hold the
+// same, and that what is in quarantine is what writers wait to be fenced for.
+func (i *instance) checkAccounts() {
+	leases, held := i.ledger.Counts(), i.stepper.Holdings()
+	if leases.Granted+leases.Writing+leases.Sealed != held.Leases ||
+		leases.Quarantined != held.Fencing {
+		broken("%v: leases %+v, the engine holds %+v", i, leases, held)
 	}
 }
 
 // poison spoils the pages that nobody owns, once each time they become free.
 func (i *instance) poison() {
-	pool := i.scheduler.Pool()
-	for k := range i.poisoned {
-		page := kvcache.PageID(k)
-		free := pool.Refs(page) == 0 && !pool.Kept(page) && !pool.Quarantined(page)
-		if free && !i.poisoned[k] {
-			i.model.poison(page)
+	for n, m := range i.models {
+		pool := i.scheduler.Pool(n)
+		for k := range m.poisoned {
+			page := kvcache.PageID(k)
+			free := pool.Refs(page) == 0 && !pool.Kept(page) && !pool.Quarantined(page)
+			if free && !m.poisoned[k] {
+				m.poison(page)
+			}
+			m.poisoned[k] = free
 		}
-		i.poisoned[k] = free
 	}
 }
 
 // checkTree verifies that every page in the tree holds its node's tokens (I5), which is also that
 // nothing undelivered is there.
 func (i *instance) checkTree() {
-	t := newText(i.world.config.Shape)
-	i.scheduler.Cached(func(tokens []int32, first int, page kvcache.PageID) {
-		t.extend(first, i.codes(tokens, first))
-		if page == kvcache.None {
-			return
+	for n, m := range i.models {
+		t := newText(m.shape)
+		i.scheduler.Cached(n, func(tokens []int32, first int, page kvcache.PageID) {
+			t.extend(first, i.codes(tokens, first))
+			if page == kvcache.None {
+				return
+			}
+			if err := m.holds(page, first, len(tokens), t); err != nil {
+				broken("%v: prefix tree of model %d: %v", i, n, err)
+			}
+		})
+	}
+}
+
+// checkDrafts verifies what the models beside the main one hold of what was computed: no token says
+// so.
+func (i *instance) checkDrafts(p *scheduler.Plan) {
+	for n := 1; n < len(i.models) && i.stepper.Err() == nil; n++ {
+		input := p.Input(n)
+		for k, chunk := range p.Chunks {
+			t := newText(i.models[n].shape)
+			t.extend(0, i.codes(i.scheduler.Tokens(chunk.ID)[:chunk.End], 0))
+			if err := i.models[n].verify(&input.Items[k], t); err != nil {
+				broken("%v: sequence %d in model %d: %v", i, chunk.ID, n, err)
+			}
 		}
-		if err := i.model.holds(page, first, len(tokens), t); err != nil {
-			broken("%v: prefix tree: %v", i, err)
-		}
-	})
+	}
 }
 
 // codes are the inputs that tokens from position first on stand for, negative ones for items of
@@ -168,11 +197,11 @@ func (i *instance) markPages(p *scheduler.Plan) {
 
 // mayWrite says what is wrong with a step's write to a page: it must be the writer's alone, and
 // that of those who copy its start before.
-func (i *instance) mayWrite(page kvcache.PageID, copies int) error {
+func (i *instance) mayWrite(model int, page kvcache.PageID, copies int) error {
 	if page == kvcache.None {
 		return fmt.Errorf("%v: a write to a page that slid out", i)
 	}
-	if refs := i.scheduler.Pool().Refs(page); refs != 1+copies {
+	if refs := i.scheduler.Pool(model).Refs(page); refs != 1+copies {
 		return fmt.Errorf("%v: a write to page %d, which has %d references", i, page, refs)
 	}
 	return nil
@@ -180,25 +209,26 @@ func (i *instance) mayWrite(page kvcache.PageID, copies int) error {
 
 // mayReceive says what is wrong with a peer's write: the slots must belong to a lease that is
 // written, and no slot is written twice by one writer.
-func (i *instance) mayReceive(layer int, r kvcache.SlotRange) error {
+func (i *instance) mayReceive(model, layer int, r kvcache.SlotRange) error {
 	size := i.world.config.Shape.PageSize
 	for k := range r.Count {
-		slot := int(r.Page)*size + r.First + k
-		l := i.leaseOf(slot)
+		at := slot{model, int(r.Page)*size + r.First + k}
+		l := i.leaseOf(at)
 		if l == nil {
-			return fmt.Errorf("%v: a peer writes to slot %d, which no lease allows", i, slot)
+			return fmt.Errorf("%v: a peer writes to slot %+v, which no lease allows", i, at)
 		}
-		at := write{layer, slot}
-		if l.writes[at]++; l.writes[at] > 1 {
-			return fmt.Errorf("%v: a peer writes slot %d of layer %d twice", i, slot, layer)
+		if to := (write{at, layer}); l.writes[to] > 0 {
+			return fmt.Errorf("%v: a peer writes slot %+v twice", i, to)
+		} else {
+			l.writes[to]++
 		}
 	}
 	return nil
 }
 
-func (i *instance) leaseOf(slot int) *lease {
+func (i *instance) leaseOf(at slot) *lease {
 	for _, l := range i.leases {
-		if l.slots[slot] {
+		if l.slots[at] {
 			return l
 		}
 	}
@@ -207,25 +237,34 @@ func (i *instance) leaseOf(slot int) *lease {
 
 // granted notes a lease.
 func (i *instance) granted(id string, r transfer.Reservation) {
-	l := &lease{slots: map[int]bool{}, writes: map[write]int{}, begin: r.Window.Begin}
-	l.order = slotsOf(r.Segments[0])
-	size := i.world.config.Shape.PageSize
-	for _, slot := range l.order {
-		if slot < 0 {
-			continue
-		}
-		if other := i.leaseOf(slot); other != nil {
-			broken("%v: slot %d is in two leases", i, slot)
-		}
-		l.slots[slot] = true
-		page := kvcache.PageID(slot / size)
-		if n := len(l.pages); n == 0 || l.pages[n-1] != page {
-			l.pages = append(l.pages, page)
-		}
+	l := &lease{slots: map[slot]bool{}, writes: map[write]int{}, begin: r.Window.Begin}
+	for model, segments := range r.Segments {
+		l.order = append(l.order, slotsOf(segments))
+		i.allow(l, model)
 	}
 	i.grants++
 	l.epoch = i.grants
 	i.leases[id] = l
+}
+
+// allow notes the slots of a model that a lease gives the right to write.
+func (i *instance) allow(l *lease, model int) {
+	size := i.world.config.Shape.PageSize
+	for _, at := range l.order[model] {
+		if at < 0 {
+			continue
+		}
+		to := slot{model, at}
+		if i.leaseOf(to) != nil {
+			broken("%v: slot %+v is in two leases", i, to)
+		}
+		l.slots[to] = true
+		l.count += i.models[model].Layers
+		page := held{model, kvcache.PageID(at / size)}
+		if n := len(l.pages); n == 0 || l.pages[n-1] != page {
+			l.pages = append(l.pages, page)
+		}
+	}
 }
 
 // noteWaiting notes a writer whose opening was right and who was not let in yet.
@@ -256,13 +295,7 @@ func (i *instance) note(e transfer.Event) {
 	switch e.Kind {
 	case transfer.Opened:
 		l.writing = true
-		for k, slot := range l.order { // What was sealed stays, the rest is written anew.
-			if l.begin+k >= e.From {
-				for layer := range w.config.Shape.Layers {
-					delete(l.writes, write{layer, slot})
-				}
-			}
-		}
+		i.rewrite(l, e.From)
 		w.markIf(e.From > l.begin, ResumedBySecondSender)
 	case transfer.Delivered:
 		w.mark(Delivered)
@@ -279,6 +312,17 @@ func (i *instance) note(e transfer.Event) {
 	}
 }
 
+// rewrite lets the slots from a position on be written anew; what was sealed stays.
+func (i *instance) rewrite(l *lease, from int) {
+	for model, order := range l.order {
+		for k, at := range order {
+			for layer := 0; layer < i.models[model].Layers && l.begin+k >= from; layer++ {
+				delete(l.writes, write{slot{model, at}, layer})
+			}
+		}
+	}
+}
+
 func (i *instance) noteSend(e transfer.Event) {
 	if e.Kind == transfer.Failed {
 		i.world.markIf(e.Err.Reason == transfer.NotFound, StaleMetadataRefused)
@@ -287,10 +331,9 @@ func (i *instance) noteSend(e transfer.Event) {
 
 // checkDelivered verifies that what was delivered is all of the window in all layers, once (I4).
 func (i *instance) checkDelivered(id string, l *lease) {
-	want := len(l.slots) * i.world.config.Shape.Layers
-	if len(l.writes) != want {
+	if len(l.writes) != l.count {
 		broken("%v: lease %s is delivered with %d of %d slots written",
-			i, id, len(l.writes), want)
+			i, id, len(l.writes), l.count)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 type Config struct {
 	Seed  uint64
 	Shape shape
+	// Drafts are the shapes of the models beside the main one, with pages of the same size.
+	Drafts []shape
 	// Context is the most tokens of one request.
 	Context   int
 	Instances []InstanceConfig
@@ -41,11 +43,13 @@ type InstanceConfig struct {
 	Prefill, Decode bool // roles; both is "all"
 	Pages           int
 	PrefixPages     int
-	Limits          scheduler.Limits
-	MaxInflight     int
-	MaxLeases       int // 0: as many as the protocol allows
-	Policy          PolicyKind
-	StepTime        time.Duration // of a step, and of each of its tokens a tenth
+	// Drafts are the pages of the models beside the main one.
+	Drafts      []scheduler.Memory
+	Limits      scheduler.Limits
+	MaxInflight int
+	MaxLeases   int // 0: as many as the protocol allows
+	Policy      PolicyKind
+	StepTime    time.Duration // of a step, and of each of its tokens a tenth
 }
 
 // Ask is one client and how its request is served.
@@ -161,9 +165,13 @@ func Random(seed uint64) Config {
 		Recompute: r.IntN(3) > 0, Retries: r.IntN(3),
 		Shape: shape{PageSize: 1 + r.IntN(8), Layers: 1 + r.IntN(3)},
 	}
-	if r.IntN(3) == 0 {
-		c.Shape.Window = 2 + r.IntN(20)
-		c.Shape.Sinks = r.IntN(6) * r.IntN(2)
+	c.Shape.window(r)
+	if r.IntN(6) == 0 {
+		for range 1 + r.IntN(2) {
+			draft := shape{PageSize: c.Shape.PageSize, Layers: 1 + r.IntN(2)}
+			draft.window(r)
+			c.Drafts = append(c.Drafts, draft)
+		}
 	}
 	if r.IntN(6) == 0 {
 		c.tight(r)
@@ -177,16 +185,24 @@ func Random(seed uint64) Config {
 	return c
 }
 
+// window gives one model in three a window.
+func (s *shape) window(r *rand.Rand) {
+	if r.IntN(3) == 0 {
+		s.Window = 2 + r.IntN(20)
+		s.Sinks = r.IntN(6) * r.IntN(2)
+	}
+}
+
 // tight is a world in which prefill instances have hardly the memory for one request, and many
 // come at once.
 func (c *Config) tight(r *rand.Rand) {
 	for i := range 2 + r.IntN(2) {
 		in := c.instance(r)
 		in.Prefill, in.Decode = i > 0, i == 0
-		in.Pages = 8 * c.least(in.Limits)
+		in.Pages = 8 * c.least(c.Shape, in.Limits)
 		in.Limits.MaxSeqs = 4 + r.IntN(8)
 		if in.Prefill {
-			in.Pages = c.least(in.Limits) + 1 + r.IntN(2)
+			in.Pages = c.least(c.Shape, in.Limits) + 1 + r.IntN(2)
 			in.Limits.TokenBudget = in.Limits.ChunkAlign + r.IntN(12)
 			in.Limits.ChunkMax = in.Limits.TokenBudget
 		}
@@ -201,7 +217,7 @@ func (c *Config) instances(r *rand.Rand) {
 		in := c.instance(r)
 		role := r.IntN(3)
 		in.Prefill, in.Decode = role != 1, role != 0 || i == count-1
-		in.Pages = c.least(in.Limits) + 2 + r.IntN(1+2*c.Context/c.Shape.PageSize)
+		in.Pages = c.least(c.Shape, in.Limits) + 2 + r.IntN(1+2*c.Context/c.Shape.PageSize)
 		c.Instances = append(c.Instances, in)
 	}
 }
@@ -222,13 +238,20 @@ func (c *Config) instance(r *rand.Rand) InstanceConfig {
 	if r.IntN(6) == 0 {
 		in.MaxLeases = 1 + r.IntN(3)
 	}
+	for _, draft := range c.Drafts {
+		in.Drafts = append(in.Drafts, scheduler.Memory{
+			Pages:       c.least(draft, in.Limits) + 2 + r.IntN(1+2*c.Context/draft.PageSize),
+			PrefixPages: []int{-1, -1, 0, 1 + r.IntN(10)}[r.IntN(4)],
+			Window:      draft.Window, Sinks: draft.Sinks,
+		})
+	}
 	return in
 }
 
-// least is the fewest pages that any request can get along with.
-func (c *Config) least(l scheduler.Limits) int {
-	return scheduler.Options{PageSize: c.Shape.PageSize, Window: c.Shape.Window,
-		Sinks: c.Shape.Sinks, Limits: l}.Least(c.Context)
+// least is the fewest pages that any request can get along with in a model.
+func (c *Config) least(s shape, l scheduler.Limits) int {
+	return scheduler.Options{PageSize: s.PageSize, Window: s.Window, Sinks: s.Sinks,
+		Limits: l}.Least(c.Context)
 }
 
 func randomLimits(r *rand.Rand) scheduler.Limits {

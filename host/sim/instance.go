@@ -33,7 +33,7 @@ type instance struct {
 	engine    *engine.Engine
 	stepper   *engine.Stepper
 	scheduler *scheduler.Scheduler
-	model     *model
+	models    []*model // the main one first
 	ledger    *transfer.Ledger
 	policy    *watched
 	busy      bool // a turn is under way, or asked for
@@ -45,7 +45,6 @@ type instance struct {
 	sending  map[string][]kvcache.PageID // page tables of transfers, by their name
 	pending  []*call
 	readers  []*reader
-	poisoned []bool
 	finished map[string]int // requests that ended, by the client's ID
 
 	stalls    int // turns without a plan, in a row
@@ -60,17 +59,28 @@ type instance struct {
 
 // lease is what a checker knows of a reservation that may be written.
 type lease struct {
-	pages   []kvcache.PageID
-	slots   map[int]bool
+	pages   []held
+	slots   map[slot]bool
 	writes  map[write]int // since its writer was let in
 	epoch   uint64
-	order   []int // the slots in the order of positions, from begin on
+	order   [][]int // the slots of each model in the order of positions, from begin on
+	count   int     // slots in all layers and models
 	begin   int
 	writing bool // a writer has been let in and has not ended
 }
 
-// write names a slot of a layer.
-type write struct{ layer, slot int }
+// slot is a place in a model's pages, held a page of a model, write a slot of a layer.
+type (
+	slot struct{ model, at int }
+	held struct {
+		model int
+		page  kvcache.PageID
+	}
+	write struct {
+		slot
+		layer int
+	}
+)
 
 func (i *instance) String() string { return fmt.Sprintf("i%d", i.index) }
 
@@ -86,22 +96,28 @@ func (i *instance) start() {
 	i.leases, i.sending = map[string]*lease{}, map[string][]kvcache.PageID{}
 	i.preempted, i.evicted, i.mostHeld = map[scheduler.SequenceID]bool{}, 0, 0
 	i.grants = 0
-	i.poisoned, i.finished = make([]bool, i.config.Pages), map[string]int{}
+	i.finished = map[string]int{}
 	s := w.config.Shape
-	i.model = newModel(s, i.config.Pages)
-	i.model.crossed = w.config.Bug == WrongLayer
-	i.model.mayWrite, i.model.mayReceive = i.mayWrite, i.mayReceive
+	i.models = nil
+	i.addModel(s, i.config.Pages)
+	for k, draft := range w.config.Drafts {
+		i.addModel(draft, i.config.Drafts[k].Pages)
+	}
+	var runners []engine.Runner
+	for k := range i.models {
+		runners = append(runners, runner{i, k})
+	}
 	i.policy = &watched{instance: i, policy: newPolicy(i.config.Policy, i.random)}
 	var err error
 	i.scheduler, err = scheduler.New(scheduler.Options{
 		Limits: i.config.Limits, PageSize: s.PageSize, Pages: i.config.Pages,
 		MaxModelLen: w.config.Context, PrefixPages: i.config.PrefixPages,
-		Window: s.Window, Sinks: s.Sinks, Seed: w.config.Seed,
+		Window: s.Window, Sinks: s.Sinks, Drafts: i.config.Drafts, Seed: w.config.Seed,
 		KVBytesPerToken: slotBytes * s.Layers,
 	}, i.policy.orBuiltIn())
 	must(err)
 	i.engine = engine.New(engine.Options{
-		Models: []engine.Runner{runner{i}}, Scheduler: i.scheduler, Context: w.config.Context,
+		Models: runners, Scheduler: i.scheduler, Context: w.config.Context,
 		Vocabulary: vocabulary, Hidden: hidden, Lease: w.config.Lease, EOS: []int32{eos},
 		RecomputeOnFailure: w.config.Recompute,
 		QueueTimeout:       w.config.QueueTimeout,
@@ -109,7 +125,7 @@ func (i *instance) start() {
 		Clock:              func() time.Duration { return w.clock.now }, Watch: watch{i},
 	})
 	i.ledger, err = transfer.NewLedger(transfer.ReceiverOptions{
-		Models: i.models(), Address: i.address(), Random: chaff{i.random},
+		Models: i.sent(), Address: i.address(), Random: chaff{i.random},
 		Timeout: w.config.Timeout, Lease: w.config.Lease, MaxInflight: i.config.MaxInflight,
 		MaxLeases: i.config.MaxLeases,
 	})
@@ -128,13 +144,28 @@ func (i *instance) start() {
 // address is where senders reach an instance; its port is its number.
 func (i *instance) address() string { return fmt.Sprintf("127.0.0.1:%d", 1+i.index) }
 
-func (i *instance) models() []transfer.Model {
-	s := i.world.config.Shape
-	return []transfer.Model{{
-		Compat: transfer.Compat{Model: "fingerprint", DType: "hash", PageSize: s.PageSize,
-			Layers: s.Layers, Window: s.Window, Sinks: s.Sinks},
-		Pages: i.model, SlotBytes: slotBytes,
-	}}
+// addModel makes a model with its memory.
+func (i *instance) addModel(s shape, pages int) {
+	k := len(i.models)
+	m := newModel(s, pages)
+	m.crossed = i.world.config.Bug == WrongLayer
+	m.mayWrite = func(page kvcache.PageID, copies int) error { return i.mayWrite(k, page, copies) }
+	m.mayReceive = func(layer int, r kvcache.SlotRange) error {
+		return i.mayReceive(k, layer, r)
+	}
+	i.models = append(i.models, m)
+}
+
+// sent are the models as the transfer sees them.
+func (i *instance) sent() (models []transfer.Model) {
+	for k, m := range i.models {
+		models = append(models, transfer.Model{
+			Compat: transfer.Compat{Model: fmt.Sprint("fingerprint ", k), DType: "hash",
+				PageSize: m.PageSize, Layers: m.Layers, Window: m.Window, Sinks: m.Sinks},
+			Pages: m, SlotBytes: slotBytes,
+		})
+	}
+	return models
 }
 
 // chaff makes bytes of chance for keys and tokens.
@@ -184,6 +215,7 @@ func (i *instance) hear() {
 	if i.heard > 0 {
 		i.heard = 0
 		i.check()
+		i.checkAccounts()
 		i.read()
 	}
 	if !work {
@@ -219,6 +251,7 @@ func (i *instance) compute(plan *scheduler.Plan) {
 	}
 	i.world.config.Bug.batch(&plan.Batch, plan, i)
 	i.stepper.Compute()
+	i.checkDrafts(plan)
 }
 
 func (i *instance) conclude() {
@@ -254,16 +287,20 @@ func (i *instance) drain(d time.Duration) {
 	i.later(d, func() { i.stepper.Drain(false); i.kick() })
 }
 
-// runner is the model as the engine runs it.
-type runner struct{ *instance }
+// runner is a model as the engine runs it.
+type runner struct {
+	*instance
+	model int
+}
 
 // errMemory is what a device says that has no memory left.
 var errMemory = errors.New("out of memory")
 
 func (r runner) Run(b *batch.Batch) ([][]float32, error) {
-	failing := r.model.fail != nil
+	m := r.models[r.model]
+	failing := m.fail != nil
 	if failing && r.world.config.Bug == DeviceIgnored {
-		r.model.fail = nil
+		m.fail = nil
 		rows := make([][]float32, 0, len(b.Items))
 		for k := range b.Items {
 			for range b.Items[k].Logits {
@@ -278,7 +315,13 @@ func (r runner) Run(b *batch.Batch) ([][]float32, error) {
 	if len(b.Copies) > 0 {
 		r.world.mark(TailCopied)
 	}
-	return r.model.Run(b)
+	if r.model > 0 {
+		r.world.mark(DraftRun)
+		if r.world.config.Bug == DraftIdle {
+			return nil, nil
+		}
+	}
+	return m.Run(b)
 }
 
 // watch hears what the engine tells.

@@ -49,7 +49,7 @@ func (i *instance) open(name string, m *transfer.Metadata) *conn {
 	c := &conn{
 		world: w, name: name, from: i, fromLife: i.life,
 		random: rand.New(rand.NewPCG(w.config.Seed, uint64(1<<20+len(w.conns)))),
-		out:    transfer.NewDispatch(name, m, i.models(), w.config.Timeout),
+		out:    transfer.NewDispatch(name, m, i.sent(), w.config.Timeout),
 	}
 	c.out.SetFrame(w.config.Frame)
 	_, port, _ := strings.Cut(m.Address, ":")
@@ -348,7 +348,7 @@ func (r receiverEnd) Release(id string) bool {
 type senderEnd struct{ *instance }
 
 func (s senderEnd) Parse(text string, w transfer.Window) (*transfer.Metadata, error) {
-	return transfer.ParseMetadata(text, w, len(s.models()))
+	return transfer.ParseMetadata(text, w, len(s.models))
 }
 
 func (s senderEnd) Open(id string, m *transfer.Metadata) (engine.Outgoing, error) {

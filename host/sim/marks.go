@@ -69,6 +69,7 @@ const (
 	Formed
 	LeasesUsedUp
 	Drained
+	DraftRun
 	marks
 )
 
@@ -93,7 +94,7 @@ func (m Mark) String() string {
 		"preempted by a policy", "items of vectors", "items of vectors matched",
 		"went on elsewhere behind its tokens",
 		"message to an instance lost", "stream fell silent", "stopped by its reader",
-		"ended by its form", "no lease left", "drained"}[m]
+		"ended by its form", "no lease left", "drained", "draft run"}[m]
 }
 
 // AllMarks lists the marks.

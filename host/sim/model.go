@@ -101,10 +101,11 @@ type model struct {
 	// copies before; mayReceive with one of a peer to slots.
 	mayWrite   func(page kvcache.PageID, copies int) error
 	mayReceive func(layer int, r kvcache.SlotRange) error
+	poisoned   []bool // pages that nobody owns and that were spoiled
 }
 
 func newModel(s shape, pages int) *model {
-	m := &model{shape: s, written: map[kvcache.PageID]int{}}
+	m := &model{shape: s, written: map[kvcache.PageID]int{}, poisoned: make([]bool, pages)}
 	for range s.Layers {
 		m.slots = append(m.slots, make([]entry, pages*s.PageSize))
 	}
@@ -246,6 +247,23 @@ func (m *model) poison(page kvcache.PageID) {
 			e.key, e.value = mix(e.key, 1), mix(e.value, 2)
 		}
 	}
+}
+
+// verify says how an item's pages differ from what the position after it must see.
+func (m *model) verify(item *batch.Item, text *text) error {
+	end := item.Start + len(item.Tokens)
+	for k, page := range item.Pages {
+		first := k * m.PageSize
+		for at := first; at < min(first+m.PageSize, end); at++ {
+			if !m.sees(end, at) || page == kvcache.None {
+				continue
+			}
+			if err := m.holds(page, at, at+1, text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // holds says how a page's slots differ from what the positions from first on of a text must hold.

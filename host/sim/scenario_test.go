@@ -31,7 +31,7 @@ func TestScenario56AnswerAfterTheLastByte(t *testing.T) {
 	reserved := s.prepare(a, -1)
 	sent := s.sendLater(s.prefill, a, reserved)
 	lease := s.decode.leases["r1"]
-	whole := len(lease.slots) * s.config.Shape.Layers
+	whole := lease.count
 	s.until("some of it", func() bool { return len(lease.writes) > whole/2 })
 	s.link(s.prefill, s.decode).stalledUntil = s.clock.now + 3*time.Second
 	s.until("all of it", func() bool {
@@ -251,7 +251,7 @@ func TestScenario80ResetDuringASend(t *testing.T) {
 	s.expect(a, s.drain(s.startLater(a, 299)))
 	s.prefill.reset()
 	s.until("pages back", func() bool { return s.pages(s.prefill) == pages{free: 257} })
-	s.prefill.scheduler.Cached(func([]int32, int, kvcache.PageID) {
+	s.prefill.scheduler.Cached(0, func([]int32, int, kvcache.PageID) {
 		t.Error("the prefix tree is not empty")
 	})
 	s.settles()

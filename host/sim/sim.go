@@ -217,7 +217,7 @@ func (w *World) strike(f Fault) {
 		w.clock.after(f.For, i.read)
 	case Device:
 		if i.up {
-			i.model.fail = errMemory
+			i.models[f.Peer%len(i.models)].fail = errMemory
 			w.devices++
 		}
 	case Reset:
