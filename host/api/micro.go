@@ -141,20 +141,43 @@ func (s *Server) startGenerate(x *exchange) {
 		})
 }
 
-// release drops a reservation; an unknown one is gone already.
-func (s *Server) release(x *exchange) {
+// ended reads which reservation a call ends.
+func (s *Server) ended(x *exchange) (user string, ok bool) {
 	body, fault := s.body(x)
 	if fault != nil {
 		s.fail(x, fault)
-		return
+		return "", false
 	}
 	var call openai.Release
 	if err := json.Unmarshal(body, &call); err != nil || call.User == "" {
 		s.fail(x, openai.Errorf(openai.CodeMissingField, "user",
-			"release needs {\"user\": the id of the request}"))
+			"%s needs {\"user\": the id of the request}", x.r.URL.Path))
+		return "", false
+	}
+	return call.User, true
+}
+
+// commit keeps what was delivered for a reservation that nobody will start.
+func (s *Server) commit(x *exchange) {
+	user, ok := s.ended(x)
+	if !ok {
 		return
 	}
-	if err := s.options.Handoff.Release(x.r.Context(), call.User); err != nil {
+	tokens, err := s.options.Handoff.Commit(x.r.Context(), user)
+	if err != nil {
+		s.fail(x, wireError(err))
+		return
+	}
+	s.reply(x, openai.CommitResponse{Status: "ok", CommittedTokens: tokens})
+}
+
+// release drops a reservation; an unknown one is gone already.
+func (s *Server) release(x *exchange) {
+	user, ok := s.ended(x)
+	if !ok {
+		return
+	}
+	if err := s.options.Handoff.Release(x.r.Context(), user); err != nil {
 		s.fail(x, wireError(err))
 		return
 	}

@@ -152,6 +152,7 @@ func (s *Server) Internal() http.Handler {
 		{"POST", openai.PathPrepareReceive, s.counted(s.prepareReceive)},
 		{"POST", openai.PathRemoteSend, s.counted(s.remoteSend)},
 		{"POST", openai.PathStartGenerate, s.counted(s.startGenerate)},
+		{"POST", openai.PathCommit, s.commit},
 		{"POST", openai.PathRelease, s.release},
 		{"GET", openai.PathInstance, s.instance},
 		{"GET", openai.PathFiles, s.files},

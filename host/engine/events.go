@@ -61,10 +61,12 @@ func (e *Engine) hearReceive(event transfer.Event) {
 		must(e.scheduler.Delivered(r.id, res.end))
 		e.leased(r)
 		e.resolveStart(r)
+		e.resolveCommit(r)
 	case transfer.Failed:
 		res.writing, res.failed = false, event.Err
 		e.leased(r)
 		e.resolveStart(r)
+		e.resolveCommit(r)
 	case transfer.Expired:
 		e.expire(r)
 	}
@@ -75,6 +77,10 @@ func (e *Engine) hearReceive(event transfer.Event) {
 func (e *Engine) expire(r *request) {
 	delete(e.leases, r.reservation.lease)
 	r.reservation.lease = "" // The receiver has dropped it already.
+	if r.reservation.delivered {
+		e.keep(r)
+		return
+	}
 	e.drop(r, generation.Errorf(generation.CodeReservationNotFound,
 		"reservation %q expired: nobody wrote to it or started it in time", r.ask.ID))
 }

@@ -254,6 +254,10 @@ func (e *Engine) answer(r *request, err *generation.Error) {
 		r.reservation.start.reply(nil, err)
 		r.reservation.start = nil
 	}
+	if r.reservation != nil && r.reservation.commit != nil {
+		r.reservation.commit(0, err)
+		r.reservation.commit = nil
+	}
 }
 
 // cancelled is the error of a request whose client has gone.

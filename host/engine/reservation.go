@@ -20,8 +20,10 @@ type reservation struct {
 	writing   bool
 	delivered bool
 	failed    *transfer.Error
-	// start is the call that waits for a live writer to end one way or the other.
-	start *pendingStart
+	// start is the call that waits for a live writer to end one way or the other, commit another
+	// one: there is at most one of the two.
+	start  *pendingStart
+	commit func(tokens int, err error)
 }
 
 type pendingStart struct {
@@ -200,8 +202,9 @@ func (e *Engine) start(p pendingStart) error {
 	case r.reservation.reply != nil:
 		return generation.Errorf(generation.CodeNotDelivered,
 			"reservation %q has no pages yet: prep_recv has not been answered", p.ask.ID)
-	case r.reservation.start != nil:
-		return generation.Errorf(generation.CodeIDInUse, "%q is being started already", p.ask.ID)
+	case r.reservation.start != nil || r.reservation.commit != nil:
+		return generation.Errorf(generation.CodeIDInUse,
+			"%q is being started or committed already", p.ask.ID)
 	}
 	res := r.reservation
 	res.start = &p

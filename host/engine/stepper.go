@@ -142,6 +142,19 @@ func (s *Stepper) StartGenerate(
 	}, func(err error) { reply(nil, err) })
 }
 
+// Commit is Engine.Commit; reply is called once.
+func (s *Stepper) Commit(id string, reply func(tokens int, err error)) {
+	failed := func(err error) { reply(0, err) }
+	refused := s.engine.enqueue(func() {
+		if err := s.engine.beginCommit(id, reply); err != nil {
+			failed(err)
+		}
+	})
+	if refused != nil {
+		failed(refused)
+	}
+}
+
 // Release is Engine.Release.
 func (s *Stepper) Release(id string) {
 	_ = s.engine.enqueue(func() { s.engine.release(id) })

@@ -17,6 +17,16 @@ type Handoff interface {
 	// StartGenerate goes on from a reservation whose prompt[:begin] is there, and computes the rest
 	// of the prompt itself. Without a reservation begin must be 0.
 	StartGenerate(ctx context.Context, r Request, begin int) (Stream, error)
+	Reservations
+}
+
+// Reservations are the two ways to end a reservation that nobody starts.
+type Reservations interface {
+	// Commit keeps what was delivered in the prefix cache, evictable, and ends the reservation: a
+	// prompt's keys and values have moved here. It waits for a live writer, and answers how many
+	// of the prompt's tokens are here. What was not delivered is CodeNotDelivered, and the
+	// reservation stays.
+	Commit(ctx context.Context, id string) (tokens int, err error)
 	// Release drops the reservation of an id in any state. Unknown ids are no error.
 	Release(ctx context.Context, id string) error
 }

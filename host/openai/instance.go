@@ -2,6 +2,8 @@ package openai
 
 // Paths beside the three micro-serving calls.
 const (
+	// PathCommit keeps what was delivered for the reservation that user names, and ends it.
+	PathCommit = "/microserving/commit"
 	// PathRelease drops the reservation that user names.
 	PathRelease = "/microserving/release"
 	// PathInstance answers an Instance.
@@ -51,7 +53,13 @@ func TokenizerFiles() []string {
 		"generation_config.json", "chat_template.jinja"}
 }
 
-// Release is the body of a release call.
+// Release is the body of a release call, and of a commit.
 type Release struct {
 	User string `json:"user"`
+}
+
+// CommitResponse answers a commit. Status is "ok"; so many of the prompt's tokens are here.
+type CommitResponse struct {
+	Status          string `json:"status"`
+	CommittedTokens int    `json:"committed_tokens"`
 }

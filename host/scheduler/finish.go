@@ -17,6 +17,10 @@ func (s *Scheduler) Finish(id SequenceID, reason Reason) error {
 		return fmt.Errorf("finish: sequence %d is still being written: %w", id, ErrNotDelivered)
 	}
 	s.finished(q, reason)
+	if q.pin && q.state == Receiving { // What was delivered of a prompt that shall stay, stays.
+		q.prompt = q.computed
+		s.pinNow(q)
+	}
 	s.end(q, prefix.Keep)
 	return nil
 }
