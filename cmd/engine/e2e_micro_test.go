@@ -191,7 +191,8 @@ func TestMicroServing(t *testing.T) {
 		{"44, 48 and 49, data items", vectors}, {"54, n", fourFold},
 		{"61, a cold reservation", cold}, {"62, nothing to send", nothing},
 		{"63, a warm reservation", warm}, {"66 and 67, released", released},
-		{"68, starts", starts}, {"72, alone", startsAlone},
+		{"68, starts", starts}, {"69, a form on the first token", formed},
+		{"70, two answers", branches}, {"72, alone", startsAlone}, {"73, commits", migrates},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			s.run(t, l)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
@@ -135,8 +136,12 @@ func (s *Server) startGenerate(x *exchange) {
 		s.fail(x, fault)
 		return
 	}
+	var begun atomic.Bool // The first answer uses the reservation; the others find its prompt.
 	s.complete(x, &call.Completion,
 		func(ctx context.Context, ask generation.Request) (generation.Stream, error) {
+			if begun.Swap(true) {
+				return s.options.Source.Generate(ctx, ask)
+			}
 			return s.options.Handoff.StartGenerate(ctx, ask, call.Begin)
 		})
 }

@@ -142,8 +142,6 @@ func (c *Completion) window(has bool, field string, needsUser bool) *Error {
 		return missing(field)
 	case needsUser && c.User == "":
 		return missing("user")
-	case c.N != nil && *c.N > 1:
-		return Errorf(CodeInvalidValue, "n", "n is %d; a micro-serving call has one answer", *c.N)
 	}
 	return nil
 }
