@@ -40,7 +40,7 @@ func moduleFor(b *testing.B, name string) []byte {
 
 // benchmarkDecide updates the given number of records and gives two more slots to new requests.
 func benchmarkDecide(b *testing.B, wasm []byte, changed int) {
-	p := newBench(b)
+	p := newBenchWith(b, Options{FaultDir: b.TempDir()})
 	p.use("it", wasm)
 	p.mock.fill(1000)
 	p.out = make([]abi.Decision, 0, 128)

@@ -53,9 +53,14 @@ func TestBreakerRules(t *testing.T) {
 	if b.fault(0, &rules, false) || !b.fault(time.Second, &rules, false) || b.pause != time.Minute {
 		t.Fatalf("two in a second: %+v", b)
 	}
-	if b.ok(&rules) || b.ok(&rules) || !b.fault(time.Hour, &rules, false) || b.ok(&rules) ||
-		b.ok(&rules) || !b.ok(&rules) {
-		t.Fatal("three clean steps in a row end the probation")
+	clean := func(n int) (closed bool) {
+		for range n {
+			closed = b.ok(&rules)
+		}
+		return closed
+	}
+	if clean(2) || !b.fault(time.Hour, &rules, false) || clean(2) || !clean(1) {
+		t.Fatal("three clean steps in a row end the probation, a fault starts it anew")
 	}
 	if !b.fault(time.Hour, &rules, true) {
 		t.Fatal("a grave one does not set it aside")

@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(compileEnv) != "" {
 		os.Exit(CompileMain(os.Args[len(os.Args)-1:], os.Stdin, os.Stderr))
 	}
+	if os.Getenv(traceEnv) != "" && len(os.Args) == 2 && os.Args[1] == "-test.run=^$" {
+		os.Exit(TraceMain(os.Stdin, os.Stdout, os.Stderr))
+	}
 	os.Exit(m.Run())
 }
 

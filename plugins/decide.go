@@ -47,7 +47,7 @@ func (h *Host) standIn(v *abi.View, out []abi.Decision, err error) ([]abi.Decisi
 func (h *Host) cut(v *abi.View, order []abi.Decision) ([]abi.Decision, error) {
 	s := h.answered
 	if err := h.judge.Check(v, order, s.granted); err != nil {
-		f := s.g.fault(abi.FaultBadOutput, exportDecide, "%v", err)
+		f := s.blamed(abi.FaultBadOutput, err.Error())
 		h.answered = nil
 		h.fault(s.g, f, true)
 		return order[:0], f
@@ -109,9 +109,11 @@ func (h *Host) run(g *generation, v *abi.View, out []abi.Decision, call *Call) (
 		a.fault = h.verdict(s, v, answer)
 	}
 	if a.fault != nil {
+		a.fault.Fuel, a.fault.Limit = a.spent(), a.limit
 		h.fault(g, a.fault, !a.keep)
 		return out, a.fault
 	}
+	s.last = a
 	h.paced(g, call.Wall)
 	if g.breaker.ok(&h.rules) {
 		g.recovery = Recovered
@@ -197,6 +199,9 @@ func (h *Host) fault(g *generation, f *Fault, discard bool) {
 		"step", f.Step, "detail", f.Detail)
 	h.observer.Faulted(f)
 	if discard {
+		if g.current != nil && f.Call != "" {
+			h.saver.take(g.current, *f, g == h.chunk)
+		}
 		g.discard()
 	}
 	if g.breaker.fault(h.now, &h.rules, grave(f.Class)) {
@@ -224,5 +229,12 @@ func (h *Host) ReportFault(class abi.FaultClass, detail string) {
 	if s == nil || s.g.current != s {
 		return
 	}
-	h.fault(s.g, s.g.fault(class, exportDecide, "%s", detail), true)
+	h.fault(s.g, s.blamed(class, detail), true)
+}
+
+// blamed is the fault of a module whose latest answer somebody else found wrong.
+func (s *sandbox) blamed(class abi.FaultClass, detail string) *Fault {
+	f := s.g.fault(class, exportDecide, "%s", detail)
+	f.Fuel, f.Limit = s.last.spent(), s.last.limit
+	return f
 }

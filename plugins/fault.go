@@ -22,14 +22,19 @@ var (
 	ErrTable = errors.New("plugins: the record table is larger than Options.Slots, or malformed")
 )
 
+// errRestore says that a saved input does not fit the module that it is given to.
+var errRestore = errors.New("plugins: the saved state does not fit this module")
+
 // Fault is what a module did wrong, at load or in a step.
 type Fault struct {
-	Class  abi.FaultClass
-	Policy string // NAME@VERSION
-	Step   uint64 // the header's step; 0 at load
-	Call   string // the export that was running, such as pol_decide; "" when none was
-	Code   int32  // what it returned, for the class returned_error and load_init
-	Detail string // what happened, and the guest's own words where it left some
+	Class  abi.FaultClass `json:"class"`
+	Policy string         `json:"policy"` // NAME@VERSION
+	Step   uint64         `json:"step"`   // the header's step; 0 at load
+	Call   string         `json:"call"`   // the export that was running; "" when none was
+	Code   int32          `json:"code"`   // what it returned, of returned_error and load_init
+	Detail string         `json:"detail"` // what happened, and the guest's own words if any
+	Fuel   int64          `json:"fuel"`   // used in the step; 0 at load
+	Limit  int64          `json:"limit"`  // of pol_decide in that step
 }
 
 // Error says all of it on one line.

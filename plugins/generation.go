@@ -38,8 +38,10 @@ type generation struct {
 	cutless  *Fault // why it cannot set the chunk lengths of another module's answer
 	lines    *lines
 
-	calibrated    int64 // fuel of a decision, as measured; 0 before
-	runtimeInside bool  // it imports from WASI: a language's runtime is part of it
+	calibrated    int64    // fuel of a decision, as measured; 0 before
+	globals       []uint32 // the mutable ones that hold numbers
+	whole         bool     // with the memory they are all of its state
+	runtimeInside bool     // it imports from WASI: a language's runtime is part of it
 
 	runtime  wazero.Runtime
 	cache    wazero.CompilationCache
@@ -64,6 +66,7 @@ type generation struct {
 	building bool
 	built    chan struct{} // closed when the latest attempt to make a spare is over; nil: none was
 	closed   bool
+	keeps    bool // its sandboxes keep what they are shown
 	builders sync.WaitGroup
 }
 
@@ -91,7 +94,8 @@ func (g *generation) enroll() *sandbox {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.made++
-	s := &sandbox{g: g, name: strconv.Itoa(g.made), stale: true}
+	s := &sandbox{g: g, name: strconv.Itoa(g.made), stale: true, level: g.lines.lowest()}
+	s.born = s.level
 	g.boxes[s.name] = s
 	return s
 }
@@ -191,6 +195,13 @@ func (s *sandbox) instantiate() (err error) {
 		return errors.New("an export is missing that the check had found")
 	}
 	s.fuel = rest
+	for _, g := range s.g.globals {
+		global, ok := instance.ExportedGlobal(fuel.StateExport(g)).(api.MutableGlobal)
+		if !ok {
+			return errors.New("a global is missing that the meter had exported")
+		}
+		s.globals = append(s.globals, global)
+	}
 	return nil
 }
 

@@ -25,6 +25,9 @@ func (s *sandbox) save() (*state, *Fault) {
 	if f == nil || s.granted&abi.CapState == 0 || s.g.about.StateVersion == 0 {
 		return nil, nil
 	}
+	if s.journal != nil {
+		s.journal.save()
+	}
 	s.fuel.Set(uint64(stateFuel * s.g.decideFuel(0)))
 	room := max(stateFirst, s.regions[abi.BufferState].size)
 	for range 2 {
@@ -57,6 +60,9 @@ func (s *sandbox) save() (*state, *Fault) {
 
 // load gives a fresh guest the state that another saved. A nil fault means that it took it.
 func (s *sandbox) load(st *state) *Fault {
+	if s.journal != nil {
+		s.journal.load(st)
+	}
 	s.fuel.Set(uint64(stateFuel * s.g.decideFuel(0)))
 	if fault := s.stateRegion(uint32(max(len(st.bytes), 1)), abi.ExportLoad); fault != nil {
 		return fault

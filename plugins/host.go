@@ -27,6 +27,11 @@ type Options struct {
 	// are then compiled by it, in a process that can be limited and killed, into CacheDir, which
 	// must be set. Nil compiles in this process.
 	Compiler []string
+	// FaultDir is where the inputs of faults are saved, for Replay; it is made with mode 0700. ""
+	// saves none. Tracer is the command, with its arguments, of a program that calls TraceMain:
+	// it finds the place of a trap in the module's source, for the log. Nil finds none.
+	FaultDir string
+	Tracer   []string
 }
 
 // Spec is a module to load.
@@ -48,6 +53,7 @@ type Host struct {
 
 	loading sync.Mutex // one load at a time
 	closing sync.WaitGroup
+	saver   *saver      // nil: inputs are not saved
 	refuses atomic.Bool // no request is to be admitted until the policy is trusted again
 
 	// mu is held while a step is decided and while modules change place, never while one is loaded.
@@ -85,11 +91,15 @@ func New(o Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	saver, err := newSaver(o.FaultDir, o.Tracer, o.Log)
+	if err != nil {
+		return nil, err
+	}
 	return &Host{
-		log: o.Log, observer: o.Observer, rules: o.Rules.withDefaults(),
+		log: o.Log, saver: saver, observer: o.Observer, rules: o.Rules.withDefaults(),
 		cuts: make([]abi.Decision, 0, o.Decisions),
 		loader: loader{slots: o.Slots, decisions: o.Decisions, offered: o.Offered, log: o.Log,
-			drop: o.Observer.LogDropped, compiler: c},
+			drop: o.Observer.LogDropped, compiler: c, keeps: saver != nil},
 	}, nil
 }
 
@@ -120,5 +130,8 @@ func (h *Host) Close() error {
 		g.close()
 	}
 	h.closing.Wait()
+	if h.saver != nil {
+		h.saver.idle.Wait()
+	}
 	return nil
 }

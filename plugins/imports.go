@@ -94,7 +94,7 @@ func hostLog(s *sandbox, m api.Module, stack []uint64) {
 
 // hostLogLevel is pol_v1.log_level.
 func hostLogLevel(s *sandbox, _ api.Module, stack []uint64) {
-	stack[0] = uint64(uint32(s.g.lines.lowest()))
+	stack[0] = uint64(uint32(s.level))
 }
 
 // hostGranted is pol_v1.granted.

@@ -16,6 +16,9 @@ type lines struct {
 	drop   func(policy string, lines int)
 	now    func() time.Time
 
+	pinned bool // level is the lowest that is written
+	level  int32
+
 	mu      sync.Mutex
 	second  time.Time // when the current second began
 	written int       // lines in it
@@ -32,8 +35,14 @@ func (l *lines) rename(policy string) {
 	l.policy = policy
 }
 
+// pin makes a level the lowest that is written, whatever the log says: for a replay.
+func (l *lines) pin(level int32) { l.pinned, l.level = true, level }
+
 // lowest is the lowest level that reaches the log.
 func (l *lines) lowest() int32 {
+	if l.pinned {
+		return l.level
+	}
 	for level := int32(abi.LogDebug); level < abi.LogOff; level++ {
 		if l.log.Enabled(context.Background(), slogLevel(level)) {
 			return level

@@ -25,6 +25,8 @@ type loader struct {
 	drop             func(policy string, lines int)
 	compiler         compiler
 	interpreter      bool // run without compiling, to compare
+	traced           bool // the module says where it is, to find the place of a trap
+	keeps            bool // sandboxes keep what they are shown
 }
 
 // load does everything that can be done before a module decides. The generation it returns has one
@@ -47,6 +49,8 @@ func (l *loader) load(ctx context.Context, s Spec) (*generation, *Fault) {
 		g.close()
 		return nil, f
 	}
+	g.keeps = l.keeps
+	s0.keepInput()
 	g.current, g.module = s0, nil
 	return g, nil
 }
@@ -117,10 +121,14 @@ func (g *generation) refused(class abi.FaultClass, problems []Problem) *Fault {
 // build meters, compiles and links.
 func (g *generation) build(ctx context.Context, l *loader) *Fault {
 	metered, stats, err := fuel.Meter(g.module, g.limits.InitFuel)
+	if err == nil && l.traced {
+		metered, err = fuel.Trace(g.module, g.limits.InitFuel)
+	}
 	if err != nil {
 		return g.fault(abi.FaultLoadLint, "", "%v", err)
 	}
 	g.stats = stats
+	g.globals, g.whole = fuel.States(g.module)
 	g.runtimeInside = slices.ContainsFunc(g.module.Imports, func(i lint.Import) bool {
 		return i.Module == abi.ModuleWasiSnapshotPreview1
 	})

@@ -18,15 +18,21 @@ type sandbox struct {
 	instance api.Module
 	memory   api.Memory
 	fuel     api.MutableGlobal
+	globals  []api.MutableGlobal // with the memory they are its state
 	decide   api.Function
 	observe  api.Function                // nil: it hears of no events
 	regions  [abi.BufferPeers + 1]region // by kind; one that was not asked for has size 0
 	stack    [2]uint64                   // of calls: arguments in, results out
 
-	timed        bool   // decisions are measured
-	turn         uint64 // of the host, when it was asked last
-	stale        bool   // the guest's table is not the host's: the next step is a resync
-	inconsistent bool   // the guest asked for a resync in the step before
+	last         answer   // of the latest sound step
+	answered     int      // decisions in region 4
+	born         int32    // the level when it was made
+	journal      *journal // nil: no input is kept
+	level        int32    // the lowest that reaches the log, in this step
+	timed        bool     // decisions are measured
+	turn         uint64   // of the host, when it was asked last
+	stale        bool     // the guest's table is not the host's: the next step is a resync
+	inconsistent bool     // the guest asked for a resync in the step before
 	granted      uint64
 	tenants      []abi.Tenant // as the guest's table has them
 	complaint    string       // what env.abort said
@@ -69,10 +75,20 @@ type answer struct {
 
 // step shows the guest a step and appends its decisions to out. The error is ErrTable or none.
 func (s *sandbox) step(v *abi.View, out []abi.Decision) ([]abi.Decision, answer, error) {
+	s.level, s.answered = s.g.lines.lowest(), 0
+	if s.journal != nil {
+		s.journal.open(s)
+	}
 	shown, err := s.show(v)
 	if err != nil {
 		s.stale = true
+		if s.journal != nil {
+			s.journal.drop()
+		}
 		return out, answer{}, err
+	}
+	if s.journal != nil {
+		s.journal.step(s, v, shown.resync)
 	}
 	a := answer{limit: s.g.decideFuel(shown.changed)}
 	s.console.begin(v.Header.NowNS)
@@ -106,7 +122,7 @@ func (s *sandbox) step(v *abi.View, out []abi.Decision) ([]abi.Decision, answer,
 		a.fault = s.g.fault(abi.FaultBadOutput, exportDecide,
 			"%d decisions were returned; at most %d are allowed", n, shown.room)
 	default:
-		s.stale, s.inconsistent = false, false
+		s.stale, s.inconsistent, s.answered = false, false, int(n)
 		out, a.fault = s.read(int(n), out)
 	}
 	return out, a, nil
@@ -122,6 +138,9 @@ func (s *sandbox) grown(call string) *Fault {
 	return s.g.fault(abi.FaultMemory, call, "the memory grew to its limit of %d pages of 64 KiB",
 		s.g.limits.MemoryPages)
 }
+
+// spent is the fuel that a step used.
+func (a answer) spent() int64 { return a.fuel + a.observed }
 
 // pageBytes is the size of a WebAssembly page.
 const pageBytes = 1 << 16

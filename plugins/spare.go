@@ -49,6 +49,9 @@ func (g *generation) refill() {
 		defer g.builders.Done()
 		defer close(done)
 		s, f := g.newSandbox()
+		if f == nil {
+			s.keepInput()
+		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.building = false

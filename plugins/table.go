@@ -8,8 +8,9 @@ import (
 
 // shown is what a step's header told the guest.
 type shown struct {
-	changed int // entries of the changed list
-	room    int // most decisions
+	changed int  // entries of the changed list
+	room    int  // most decisions
+	resync  bool // every slot was written
 }
 
 // show brings the guest's record table, changed list and header up to date. On a resync every slot
@@ -57,7 +58,7 @@ func (s *sandbox) show(v *abi.View) (shown, error) {
 	h.DecisionsCap, h.DecisionsPtr = uint32(room), s.regions[abi.BufferDecisions].at
 	h.DecisionStride = abi.DecisionSize
 	h.Encode(header)
-	return shown{changed: count, room: room}, nil
+	return shown{changed: count, room: room, resync: h.Flags&abi.FlagResync != 0}, nil
 }
 
 // showTenants brings the tenant table up to date: all of it on a resync, otherwise the rows that

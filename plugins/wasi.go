@@ -102,10 +102,7 @@ func wasiRandom(s *sandbox, m api.Module, stack []uint64) uint32 {
 		return wasiEFAULT
 	}
 	charge(m, int64(len(buffer)))
-	if s.console.chance == nil {
-		s.console.chance = rand.NewChaCha8(sha256.Sum256(s.g.config))
-	}
-	_, _ = s.console.chance.Read(buffer) // It never fails.
+	_, _ = s.console.wake(s.g.config).Read(buffer) // It never fails.
 	return wasiOK
 }
 
@@ -150,6 +147,14 @@ type console struct {
 	chance *rand.ChaCha8
 	lines  [2][]byte // begun and not ended, of descriptors 1 and 2
 	said   string    // the first line written to descriptor 2 in this step
+}
+
+// wake returns the stream of random bytes, which follows from the settings alone.
+func (c *console) wake(config []byte) *rand.ChaCha8 {
+	if c.chance == nil {
+		c.chance = rand.NewChaCha8(sha256.Sum256(config))
+	}
+	return c.chance
 }
 
 // begin starts a step.

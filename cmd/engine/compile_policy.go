@@ -30,9 +30,10 @@ func compilePolicyCommand() *cobra.Command {
 	}
 }
 
-// compileApart makes modules be compiled in a process of their own, kept in the cache folder. Where
-// there is no such folder they are compiled in this process, behind the same lint and limits.
-func compileApart(cfg *config.Config, o *plugins.Options) error {
+// policyFolders makes modules be compiled in a process of their own and kept in the cache folder,
+// and the inputs of faults be saved in the state folder. Their places of traps are found by a
+// process, too.
+func policyFolders(cfg *config.Config, o *plugins.Options) error {
 	cache, err := cfg.CacheDir()
 	if err != nil {
 		return fmt.Errorf("policies: %w", err)
@@ -43,5 +44,11 @@ func compileApart(cfg *config.Config, o *plugins.Options) error {
 	}
 	o.CacheDir = filepath.Join(cache, "policies")
 	o.Compiler = []string{program, compilePolicyName}
+	state, err := cfg.StateDir()
+	if err != nil {
+		return fmt.Errorf("policies: %w", err)
+	}
+	o.FaultDir = filepath.Join(state, "faults")
+	o.Tracer = []string{program, tracePolicyName}
 	return nil
 }

@@ -59,7 +59,8 @@ decides which requests run next and may be swapped while streams go on.`,
 	root.AddCommand(pullCommand(), quantizeCommand())
 	root.AddCommand(modelsCommand(), topCommand(), metricsCommand(),
 		drainCommand(), instancesCommand())
-	root.AddCommand(policyCommand(), configCommand(), versionCommand(), compilePolicyCommand())
+	root.AddCommand(policyCommand(), configCommand(), versionCommand(), compilePolicyCommand(),
+		tracePolicyCommand())
 	dress(root)
 	return root
 }

@@ -17,7 +17,8 @@ token. A module that fails is cut off, and the built-in policy decides that very
   engine policy rollback`,
 	}
 	cmd.AddCommand(policyNewCommand(), policyBuildCommand(), policyTestCommand(),
-		policyCheckCommand(), policyBenchCommand(), policyInspectCommand(), policyWatchCommand())
+		policyCheckCommand(), policyBenchCommand(), policyInspectCommand(), policyWatchCommand(),
+		policyReplayCommand())
 	cmd.AddCommand(policyCommands()...)
 	return cmd
 }

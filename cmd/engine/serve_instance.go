@@ -130,7 +130,7 @@ func (i *instance) openEngine(ctx context.Context) error {
 	}
 	observer := &observer{metrics: i.metrics, log: i.log}
 	var apart plugins.Options
-	if err := compileApart(i.cfg, &apart); err != nil {
+	if err := policyFolders(i.cfg, &apart); err != nil {
 		return err
 	}
 	if i.policies, err = openPolicies(ctx, i.cfg, apart, observer); err != nil {

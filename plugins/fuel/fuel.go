@@ -1,6 +1,7 @@
 // Package fuel rewrites a module so that it meters itself.
 //
-// A metered module has one global more, its fuel, exported as Export. Every function and every
+// A metered module has one global more, its fuel, exported as Export, and exports the globals that
+// it changes (StateExport), so that its state can be kept and restored. Every function and every
 // turn of a loop takes what it may cost from the fuel before it runs, and traps when the fuel is
 // used up. The host fills the global before a call and reads afterwards what is left; a negative
 // rest means that the trap was the meter's. The same module with the same input uses the same fuel
@@ -44,10 +45,23 @@ func (s Stats) Growth() float64 {
 // then no index of the module can name what is added here. Of the custom sections only the names of
 // functions stay. The fuel at instantiation, which a start function uses, is initial.
 func Meter(m *lint.Module, initial int64) ([]byte, Stats, error) {
+	return rewrite(m, initial, false)
+}
+
+// Trace is Meter with one exported global more, Position: the place in the original file of the
+// latest instruction that may trap, or the entry of the latest region. Fuel is charged as ever. It
+// is for tools that look for the place of a trap, and slow.
+func Trace(m *lint.Module, initial int64) ([]byte, error) {
+	out, _, err := rewrite(m, initial, true)
+	return out, err
+}
+
+func rewrite(m *lint.Module, initial int64, trace bool) ([]byte, Stats, error) {
 	if initial < 0 {
 		return nil, Stats{}, errors.New("fuel: the initial fuel is negative")
 	}
-	w := &writer{m: m, global: uint32(len(m.Globals)), initial: initial}
+	w := &writer{m: m, global: uint32(len(m.Globals)), initial: initial, trace: trace}
+	w.states, _ = States(m)
 	w.stats.Functions = len(m.Bodies)
 	out := append([]byte(nil), m.Binary[:8]...)
 	w.stats.Before = len(out)
@@ -66,6 +80,8 @@ type writer struct {
 	m       *lint.Module
 	global  uint32 // index of the fuel
 	initial int64
+	trace   bool     // there is a position behind the fuel
+	states  []uint32 // globals that are exported
 	stats   Stats
 }
 
@@ -100,11 +116,21 @@ func (w *writer) payload(s lint.Section) []byte {
 	switch s.ID {
 	case lint.SectionGlobal:
 		global := []byte{byte(lint.I64), 1, opI64Const}
-		global = append(appendS64(global, w.initial), byte(lint.OpEnd))
-		return addItem(s.Payload, len(w.m.Globals), global)
+		items := [][]byte{append(appendS64(global, w.initial), byte(lint.OpEnd))}
+		if w.trace {
+			items = append(items,
+				[]byte{byte(lint.I32), 1, opI32Const, 0, byte(lint.OpEnd)})
+		}
+		return addItems(s.Payload, len(w.m.Globals), items)
 	case lint.SectionExport:
-		export := append(appendName(nil, Export), byte(lint.ExportGlobal))
-		return addItem(s.Payload, len(w.m.Exports), appendU32(export, w.global))
+		items := [][]byte{exportGlobal(Export, w.global)}
+		if w.trace {
+			items = append(items, exportGlobal(Position, w.global+1))
+		}
+		for _, i := range w.states {
+			items = append(items, exportGlobal(StateExport(i), i))
+		}
+		return addItems(s.Payload, len(w.m.Exports), items)
 	case lint.SectionCode:
 		out := appendU32(nil, uint32(len(w.m.Bodies)))
 		for i, b := range w.m.Bodies {
@@ -118,15 +144,23 @@ func (w *writer) payload(s lint.Section) []byte {
 	}
 }
 
-// addItem appends one item to a vector that holds count.
-func addItem(payload []byte, count int, item []byte) []byte {
+// exportGlobal is an entry of the export section.
+func exportGlobal(name string, index uint32) []byte {
+	return appendU32(append(appendName(nil, name), byte(lint.ExportGlobal)), index)
+}
+
+// addItems appends items to a vector that holds count.
+func addItems(payload []byte, count int, items [][]byte) []byte {
 	skip := 0
 	for payload[skip] >= 0x80 {
 		skip++
 	}
-	out := appendU32(nil, uint32(count)+1)
+	out := appendU32(nil, uint32(count+len(items)))
 	out = append(out, payload[skip+1:]...)
-	return append(out, item...)
+	for _, item := range items {
+		out = append(out, item...)
+	}
+	return out
 }
 
 // names is the payload of a name section with the names of functions.

@@ -286,8 +286,6 @@ func FuzzMeter(f *testing.F) {
 			f.Add(wasm)
 		}
 	}
-	wide := lint.Limits{BodyBytes: 4 << 20, Locals: 1 << 20, Branches: 1 << 20, Globals: 1 << 20,
-		Exports: 1 << 20}
 	f.Fuzz(func(t *testing.T, wasm []byte) {
 		m, _ := lint.Check(wasm, lint.Limits{})
 		if m == nil {
@@ -297,23 +295,43 @@ func FuzzMeter(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The one thing the lint must find is the reserved name.
-		_, problems := lint.Check(out, wide)
-		if len(problems) != 1 || problems[0].Code != lint.BadExport {
-			t.Fatalf("the metered module: %v", problems)
+		states, _ := States(m)
+		sameProgram(t, m, out, 1, 1+len(states))
+		if out, err = Trace(m, 1); err != nil {
+			t.Fatal(err)
 		}
-		hidden := bytes.Replace(out, []byte(Export), []byte(strings.Repeat("x", len(Export))), 1)
-		metered, problems := lint.Check(hidden, wide)
-		if metered == nil {
-			t.Skip(problems)
-		}
-		if len(metered.Globals) != len(m.Globals)+1 || len(metered.Exports) != len(m.Exports)+1 {
-			t.Fatal("not one global and one export more")
-		}
-		for i, b := range m.Bodies {
-			contained(t, b.Code, metered.Bodies[i].Code)
-		}
+		sameProgram(t, m, out, 2, 2+len(states))
 	})
+}
+
+// sameProgram checks that a metered module is the module with so many globals and exports more, of
+// reserved names, and instructions between its own.
+func sameProgram(t *testing.T, m *lint.Module, out []byte, globals, exports int) {
+	wide := lint.Limits{BodyBytes: 16 << 20, Locals: 1 << 20, Branches: 1 << 20, Globals: 1 << 20,
+		Exports: 1 << 20}
+	// The one thing the lint must find are the reserved names.
+	_, problems := lint.Check(out, wide)
+	if len(problems) != exports {
+		t.Fatalf("the metered module: %v", problems)
+	}
+	for _, p := range problems {
+		if p.Code != lint.BadExport {
+			t.Fatalf("the metered module: %v", p)
+		}
+	}
+	hidden := bytes.ReplaceAll(out, []byte(lint.ReservedExport),
+		[]byte(strings.Repeat("x", len(lint.ReservedExport))))
+	metered, problems := lint.Check(hidden, wide)
+	if metered == nil {
+		t.Skip(problems)
+	}
+	if len(metered.Globals) != len(m.Globals)+globals ||
+		len(metered.Exports) != len(m.Exports)+exports {
+		t.Fatalf("not %d globals and %d exports more", globals, exports)
+	}
+	for i, b := range m.Bodies {
+		contained(t, b.Code, metered.Bodies[i].Code)
+	}
 }
 
 // contained checks that the instructions of code are in metered, in order.

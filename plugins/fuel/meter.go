@@ -118,6 +118,7 @@ const (
 	opLocalTee    = 0x22
 	opGlobalGet   = 0x23
 	opGlobalSet   = 0x24
+	opI32Const    = 0x41
 	opI64Const    = 0x42
 	opI64LtS      = 0x53
 	opI64Sub      = 0x7d
@@ -133,13 +134,15 @@ const (
 func (w *writer) body(b lint.Body, params int) []byte {
 	locals := uint32(params + b.Locals)
 	e := emitter{fuel: w.global, rest: locals, length: locals + 1}
+	e.trace, e.offset = w.trace, b.Offset
 	e.out = appendU32(e.out, uint32(b.Count)+2)
 	e.out = append(e.out, b.Groups...)
 	e.out = append(e.out, 1, byte(lint.I64), 1, byte(lint.I32))
 	done := 0
 	for _, p := range points(b.Code, entry+int64(locals)) {
-		e.out = append(e.out, b.Code[done:p.at]...)
+		e.copy(b.Code, done, p.at)
 		done = p.at
+		e.mark(p.at)
 		if p.op != 0 {
 			w.stats.Ranges++
 			e.chargeLength(p.op)
@@ -148,13 +151,16 @@ func (w *writer) body(b lint.Body, params int) []byte {
 			e.chargeRegion(p.cost)
 		}
 	}
-	return append(e.out, b.Code[done:]...)
+	e.copy(b.Code, done, len(b.Code))
+	return e.out
 }
 
 // emitter writes the charges into one body.
 type emitter struct {
 	out                []byte
 	fuel, rest, length uint32 // a global and two locals
+	trace              bool
+	offset             int // of the body's code in the file
 }
 
 // op writes an instruction with an index behind it.

@@ -100,7 +100,7 @@ func (p *parser) body(r *reader, params int) Body {
 	defer func() { p.function = -1 }()
 	var b Body
 	b.Locals, b.Groups, b.Count = p.locals(r, params)
-	b.Code = r.data[r.at:]
+	b.Code, b.Offset = r.data[r.at:], r.offset()
 	s := p.scope
 	s.locals = params + b.Locals
 	s.depth, s.deepest, s.branches = 1, 1, 0

@@ -82,12 +82,14 @@ type Body struct {
 	Groups []byte // the declarations of locals as the file has them, without their count
 	Count  int    // how many declarations Groups holds
 	Code   []byte // the instructions, the last being end
+	Offset int    // of the first instruction, in the file
 }
 
 // Section is a section of the file: its number and what is in it.
 type Section struct {
 	ID      byte
 	Payload []byte
+	Offset  int // of the payload, in the file
 }
 
 // The numbers of the sections that the meter touches.

@@ -64,7 +64,7 @@ func (p *parser) sections(module []byte) {
 		default:
 			last = rank(id)
 		}
-		p.m.Sections = append(p.m.Sections, Section{ID: id, Payload: payload})
+		p.m.Sections = append(p.m.Sections, Section{ID: id, Payload: payload, Offset: base})
 		if !p.section(id, p.reader(payload, base)) {
 			return
 		}
