@@ -9,7 +9,7 @@ import (
 
 const (
 	// attentionLines is the most query lines of one task.
-	attentionLines = 48
+	attentionLines = 56
 	// scoreStride is the width of a line of scores: keyLanes before and after the block's columns
 	// take what a panel of keys that crosses the block's edge computes too much.
 	scoreStride = keyLanes + attentionBlock + keyLanes
@@ -187,28 +187,55 @@ func (b *block) beside() bool {
 // ascending order, so that each overwrites what the one before it computed beyond its page. A page
 // that is gone has hidden columns only.
 func (b *block) scores(from, to int) {
-	j, t, kv := b.job, b.task, b.job.kv
-	size := kv.shape.PageSize
+	j, t, dtype := b.job, b.task, b.job.kv.shape.DType
 	call := &b.scratch.call
 	*call = tile{
 		k: j.args.HeadDim, a: address(j.qkv, t.q+b.line*t.qStride), lda: uintptr(t.qStride) * 4,
-		ldb: keyLanes * 4, ldc: scoreStride * 4, init: unsafe.Pointer(&j.d.zeros),
+		ldb: uintptr(keyLanes * j.kv.size), ldc: scoreStride * 4,
+		init: unsafe.Pointer(&j.d.zeros),
 	}
-	kernel := j.d.micro.tiles[gpu.F32][b.lines]
-	for position := b.start + from; position < b.start+to; {
-		index, slot := position/size, position%size
-		if t.pages[index] < 0 {
-			position = (index + 1) * size
+	one, pair := j.d.micro.tiles[dtype][b.lines], j.d.micro.pairs[dtype][b.lines]
+	for position, end := b.start+from, b.start+to; position < end; {
+		p := b.keys(position)
+		next := p.after
+		if p.address == nil {
+			position = next
 			continue
 		}
-		slot -= slot % keyLanes
-		page := kv.page(j.args.Layer, int(t.pages[index]), t.head)
-		first := index*size + slot
-		call.b = kv.keyPanel(page, slot)
-		call.c = unsafe.Pointer(&b.scratch.scores[keyLanes+first-b.start])
-		kernel(call)
-		position = first + min(keyLanes, size-slot)
+		call.b = p.address
+		call.c = unsafe.Pointer(&b.scratch.scores[keyLanes+p.first-b.start])
+		if pair != nil && next < end && next == p.first+keyLanes {
+			if q := b.keys(next); q.address != nil && q.first == next {
+				call.panel = uintptr(q.address) - uintptr(p.address)
+				pair(call)
+				position = q.after
+				continue
+			}
+		}
+		one(call)
+		position = next
 	}
+}
+
+// keyPanel is keyLanes keys side by side; address is nil where their page is gone.
+type keyPanel struct {
+	address unsafe.Pointer
+	first   int // position of the first of them
+	after   int // first position that has another panel
+}
+
+// keys finds the panel with the key of a position.
+func (b *block) keys(position int) keyPanel {
+	kv := b.job.kv
+	size := kv.shape.PageSize
+	index, slot := position/size, position%size
+	if b.task.pages[index] < 0 {
+		return keyPanel{after: (index + 1) * size}
+	}
+	slot -= slot % keyLanes
+	page := kv.page(b.job.args.Layer, int(b.task.pages[index]), b.task.head)
+	first := index*size + slot
+	return keyPanel{kv.keyPanel(page, slot), first, first + min(keyLanes, size-slot)}
 }
 
 // softmax hides what line i does not see and folds the block into the line's state.
@@ -239,10 +266,10 @@ func (b *block) softmax(i int) {
 // values adds the weighted values of columns [from, to) to the outputs of a few lines of the tile.
 func (b *block) values(line, lines, from, to int) {
 	j, t, s, kv := b.job, b.task, b.scratch, b.job.kv
-	size, padded := kv.shape.PageSize, kv.padded
+	size, padded, dtype := kv.shape.PageSize, kv.padded, kv.shape.DType
 	call := &s.call
 	*call = tile{
-		lda: scoreStride * 4, ldb: uintptr(padded) * 4, panel: panelRows * 4,
+		lda: scoreStride * 4, ldb: uintptr(padded * kv.size), panel: uintptr(panelRows * kv.size),
 		ldc: uintptr(padded) * 4, ldi: uintptr(padded) * 4,
 	}
 	for column := from; column < to; column += call.k {
@@ -252,14 +279,18 @@ func (b *block) values(line, lines, from, to int) {
 		call.a = address(s.scores[:], line*scoreStride+keyLanes+column)
 		row := kv.valueRow(page, slot)
 		for d := 0; d < padded; {
-			call.b = unsafe.Add(row, d*4)
+			call.b = unsafe.Add(row, d*kv.size)
 			call.c = address(s.output, (b.line+line)*padded+d)
 			call.init = call.c
-			if lines == 1 && d+widePanels*panelRows <= padded {
-				j.d.micro.wide[gpu.F32](call)
+			switch micro := j.d.micro; {
+			case lines == 1 && d+widePanels*panelRows <= padded:
+				micro.wide[dtype](call)
 				d += widePanels * panelRows
-			} else {
-				j.d.micro.tiles[gpu.F32][lines](call)
+			case micro.pairs[dtype][lines] != nil && d+pairPanels*panelRows <= padded:
+				micro.pairs[dtype][lines](call)
+				d += pairPanels * panelRows
+			default:
+				micro.tiles[dtype][lines](call)
 				d += panelRows
 			}
 		}

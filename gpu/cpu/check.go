@@ -218,8 +218,9 @@ func checkShape(s gpu.KVShape) error {
 	if s.Layers <= 0 || s.Pages <= 0 || s.PageSize <= 0 || s.KVHeads <= 0 || s.HeadDim <= 0 {
 		return fmt.Errorf("page pool with a size that is not positive: %+v", s)
 	}
-	if s.DType != gpu.F32 {
-		return fmt.Errorf("page pool of %v: the cpu device keeps keys and values in f32", s.DType)
+	if s.DType >= plainTypes {
+		return fmt.Errorf("page pool of %v: the cpu device keeps keys and values in f32, f16 or bf16",
+			s.DType)
 	}
 	limit := maxElements
 	for _, n := range []int{s.Layers, s.Pages, s.PageSize + 15, s.KVHeads, s.HeadDim + 15, 2} {

@@ -126,6 +126,8 @@ type scratch struct {
 	top, total [attentionLines]float32
 	output     []float32 // [attentionLines][padded head]
 
+	stored [maxStored]uint16 // a key on its way to its page
+
 	quant    *quantScratch
 	unpack   unpackCall
 	widen    floatCall

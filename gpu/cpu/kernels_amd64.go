@@ -1019,6 +1019,11 @@ func gateGELUAVX2(dst, gate, up *float32, n int)
 //go:noescape
 func rotateAVX2(low, high, cos, sin *float32, n int)
 
+// narrowHalfAVX2 is narrowHalf for n, a positive multiple of 8.
+//
+//go:noescape
+func narrowHalfAVX2(dst *uint16, src *float32, n int)
+
 // tilesAVX2 are kernels by type and rows.
 var tilesAVX2 = tileTable{
 	gpu.F32: {

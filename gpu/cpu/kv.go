@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"encoding/binary"
-	"math"
 	"unsafe"
 
 	"github.com/kvrelay/engine/gpu"
@@ -12,7 +10,7 @@ import (
 // scores are computed by the kernels of MatMul.
 const keyLanes = panelRows
 
-// pool of pages in the device's layout:
+// pool of pages in the device's layout, in the numbers of the shape's type:
 //
 //	keys   [layer][page][head][PageSize/keyLanes, rounded up][HeadDim][keyLanes]
 //	values [layer][page][head][PageSize][HeadDim, rounded up to panelRows]
@@ -20,10 +18,10 @@ const keyLanes = panelRows
 // What the rounding adds stays zero or is never looked at.
 type kvPool struct {
 	shape        gpu.KVShape
+	size         int // bytes of a number
 	groups       int // key groups of a page and head
 	padded       int // HeadDim rounded up
 	keys, values *memory
-	k, v         []float32
 }
 
 func (kv *kvPool) Shape() gpu.KVShape { return kv.shape }
@@ -35,13 +33,13 @@ func (d *Device) AllocKV(shape gpu.KVShape) (gpu.KV, error) {
 	}
 	kv := &kvPool{
 		shape:  shape,
+		size:   shape.DType.Bytes(),
 		groups: (shape.PageSize + keyLanes - 1) / keyLanes,
 		padded: (shape.HeadDim + panelRows - 1) / panelRows * panelRows,
 	}
 	heads := shape.Layers * shape.Pages * shape.KVHeads
-	kv.keys = newMemory(heads * kv.keyHead() * 4)
-	kv.values = newMemory(heads * kv.valueHead() * 4)
-	kv.k, kv.v = kv.keys.floats(), kv.values.floats()
+	kv.keys = newMemory(heads * kv.keyHead() * kv.size)
+	kv.values = newMemory(heads * kv.valueHead() * kv.size)
 	return kv, nil
 }
 
@@ -62,13 +60,41 @@ func (kv *kvPool) key(page, slot int) int {
 // value is the index of dimension 0 of the value in a slot.
 func (kv *kvPool) value(page, slot int) int { return page*kv.valueHead() + slot*kv.padded }
 
-// store puts one token's key and value of one head into a slot.
-func (kv *kvPool) store(page, slot int, key, value []float32) {
-	to := kv.k[kv.key(page, slot):]
-	for d, x := range key {
-		to[d*keyLanes] = x
+// maxStored is how many numbers of a key are rounded at once.
+const maxStored = 256
+
+// store puts one token's key and value of one head into a slot. Numbers of two bytes are made in
+// room.
+func (j *ropeJob) store(to slot, key, value []float32, room *[maxStored]uint16) {
+	kv := j.kv
+	k, v := kv.key(to.page, to.slot), kv.value(to.page, to.slot)
+	if kv.size == 4 {
+		spread(numbers[uint32](kv.keys)[k:], bitsOf(key))
+		copy(numbers[uint32](kv.values)[v:], bitsOf(value))
+		return
 	}
-	copy(kv.v[kv.value(page, slot):], value)
+	narrow := j.micro.narrow[kv.shape.DType]
+	for d := 0; d < len(key); d += maxStored {
+		short := room[:min(maxStored, len(key)-d)]
+		narrow(short, key[d:])
+		spread(numbers[uint16](kv.keys)[k+d*keyLanes:], short)
+	}
+	narrow(numbers[uint16](kv.values)[v:][:len(value)], value)
+}
+
+// slot is one token's place in one head's part of a page.
+type slot struct{ page, slot int }
+
+// spread writes a key to its lane.
+func spread[T uint16 | uint32](lane, key []T) {
+	for d, x := range key {
+		lane[d*keyLanes] = x
+	}
+}
+
+// bitsOf views floats as their bits.
+func bitsOf(x []float32) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }
 
 // CopyKV implements gpu.Kernels.
@@ -90,12 +116,15 @@ func (d *Device) CopyKV(pool gpu.KV, copies []gpu.KVCopy) error {
 
 // copyPage copies the first slots of one head's part of a page and touches no others.
 func (kv *kvPool) copyPage(to, from, slots int) {
-	copy(kv.v[kv.value(to, 0):][:slots*kv.padded], kv.v[kv.value(from, 0):])
+	values := func(page int) []byte { return kv.values.bytes[kv.value(page, 0)*kv.size:] }
+	copy(values(to)[:slots*kv.padded*kv.size], values(from))
+	step := keyLanes * kv.size
 	for slot := 0; slot < slots; slot += keyLanes {
-		count := min(keyLanes, slots-slot)
-		dst, src := kv.k[kv.key(to, slot):], kv.k[kv.key(from, slot):]
+		count := min(keyLanes, slots-slot) * kv.size
+		dst := kv.keys.bytes[kv.key(to, slot)*kv.size:]
+		src := kv.keys.bytes[kv.key(from, slot)*kv.size:]
 		for d := range kv.shape.HeadDim {
-			copy(dst[d*keyLanes:][:count], src[d*keyLanes:])
+			copy(dst[d*step:][:count], src[d*step:])
 		}
 	}
 }
@@ -106,13 +135,18 @@ func (d *Device) PackKV(pool gpu.KV, r gpu.KVRange, dst []byte) error {
 	if err := checkRange(kv.shape, r, dst); err != nil {
 		return err
 	}
-	width, half := 4*kv.shape.HeadDim, len(dst)/2
+	width, half := kv.size*kv.shape.HeadDim, len(dst)/2
 	for head := range kv.shape.KVHeads {
 		page := kv.page(r.Layer, r.Page, head)
 		for i := range r.Count {
 			at := (i*kv.shape.KVHeads + head) * width
-			packKey(dst[at:at+width], kv.k[kv.key(page, r.First+i):])
-			packValue(dst[half+at:half+at+width], kv.v[kv.value(page, r.First+i):])
+			if to := dst[at : at+width]; kv.size == 4 {
+				packKey(to, numbers[uint32](kv.keys)[kv.key(page, r.First+i):])
+			} else {
+				packKey(to, numbers[uint16](kv.keys)[kv.key(page, r.First+i):])
+			}
+			value := kv.values.bytes[kv.value(page, r.First+i)*kv.size:]
+			copy(dst[half+at:half+at+width], value)
 		}
 	}
 	return nil
@@ -124,69 +158,63 @@ func (d *Device) UnpackKV(pool gpu.KV, r gpu.KVRange, src []byte) error {
 	if err := checkRange(kv.shape, r, src); err != nil {
 		return err
 	}
-	width, half := 4*kv.shape.HeadDim, len(src)/2
+	width, half := kv.size*kv.shape.HeadDim, len(src)/2
 	for head := range kv.shape.KVHeads {
 		page := kv.page(r.Layer, r.Page, head)
 		for i := range r.Count {
 			at := (i*kv.shape.KVHeads + head) * width
-			unpackKey(kv.k[kv.key(page, r.First+i):], src[at:at+width])
-			unpackValue(kv.v[kv.value(page, r.First+i):], src[half+at:half+at+width])
+			if from := src[at : at+width]; kv.size == 4 {
+				unpackKey(numbers[uint32](kv.keys)[kv.key(page, r.First+i):], from)
+			} else {
+				unpackKey(numbers[uint16](kv.keys)[kv.key(page, r.First+i):], from)
+			}
+			value := kv.values.bytes[kv.value(page, r.First+i)*kv.size:]
+			copy(value[:width], src[half+at:])
 		}
 	}
 	return nil
 }
 
-// packKey gathers a key from its lane. The slices are cut so that the compiler sees every index.
-func packKey(dst []byte, lane []float32) {
-	for ; len(dst) >= 16 && len(lane) > 3*keyLanes; dst, lane = dst[16:], laneAfter(lane, 4) {
-		putFloat(dst, lane[0])
-		putFloat(dst[4:], lane[keyLanes])
-		putFloat(dst[8:], lane[2*keyLanes])
-		putFloat(dst[12:], lane[3*keyLanes])
+// packKey gathers a key from its lane; the bytes of dst, of any alignment, are numbers as this
+// device has them: little-endian. The slices are cut so that the compiler sees every index.
+func packKey[T uint16 | uint32](dst []byte, lane []T) {
+	to := viewed[T](dst)
+	for ; len(to) >= 4 && len(lane) > 3*keyLanes; to, lane = to[4:], laneAfter(lane, 4) {
+		to[0], to[1] = lane[0], lane[keyLanes]
+		to[2], to[3] = lane[2*keyLanes], lane[3*keyLanes]
 	}
-	for d := range len(dst) / 4 {
-		putFloat(dst[4*d:], lane[d*keyLanes])
+	for d := range to {
+		to[d] = lane[d*keyLanes]
 	}
 }
 
 // unpackKey is the inverse of packKey.
-func unpackKey(lane []float32, src []byte) {
-	for ; len(src) >= 16 && len(lane) > 3*keyLanes; src, lane = src[16:], laneAfter(lane, 4) {
-		lane[0] = getFloat(src)
-		lane[keyLanes] = getFloat(src[4:])
-		lane[2*keyLanes] = getFloat(src[8:])
-		lane[3*keyLanes] = getFloat(src[12:])
+func unpackKey[T uint16 | uint32](lane []T, src []byte) {
+	from := viewed[T](src)
+	for ; len(from) >= 4 && len(lane) > 3*keyLanes; from, lane = from[4:], laneAfter(lane, 4) {
+		lane[0], lane[keyLanes] = from[0], from[1]
+		lane[2*keyLanes], lane[3*keyLanes] = from[2], from[3]
 	}
-	for d := range len(src) / 4 {
-		lane[d*keyLanes] = getFloat(src[4*d:])
+	for d, x := range from {
+		lane[d*keyLanes] = x
 	}
 }
 
-// packValue copies a value, which lies in the pool as it travels: little-endian, as all numbers of
-// this device.
-func packValue(dst []byte, value []float32) { copy(dst, bytesOf(value[:len(dst)/4])) }
-
-// unpackValue is the inverse of packValue.
-func unpackValue(value []float32, src []byte) { copy(bytesOf(value[:len(src)/4]), src) }
-
-func bytesOf(floats []float32) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(floats))), 4*len(floats))
+func viewed[T uint16 | uint32](b []byte) []T {
+	var one T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(one)))
 }
 
 // laneAfter is the lane so many dimensions further, empty at the pool's end.
-func laneAfter(lane []float32, dims int) []float32 { return lane[min(dims*keyLanes, len(lane)):] }
-
-func putFloat(dst []byte, x float32) { binary.LittleEndian.PutUint32(dst, math.Float32bits(x)) }
-
-func getFloat(src []byte) float32 {
-	return math.Float32frombits(binary.LittleEndian.Uint32(src))
+func laneAfter[T uint16 | uint32](lane []T, dims int) []T {
+	return lane[min(dims*keyLanes, len(lane)):]
 }
 
 // keyPanel and valueRow are addresses for the tile kernels.
 func (kv *kvPool) keyPanel(page, slot int) unsafe.Pointer {
-	return address(kv.k, kv.key(page, slot))
+	return kv.keys.at(kv.key(page, slot) * kv.size)
 }
 
 func (kv *kvPool) valueRow(page, slot int) unsafe.Pointer {
-	return address(kv.v, kv.value(page, slot))
+	return kv.values.at(kv.value(page, slot) * kv.size)
 }

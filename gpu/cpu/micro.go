@@ -56,6 +56,7 @@ type micro struct {
 	softmaxBlock  func(scores *[attentionBlock]float32, scale, max float32) (newMax, sum float32)
 	gates         [gpu.GELUTanh + 1]func(dst, gate, up []float32)
 	rotate        func(low, high, cos, sin []float32)
+	narrow        [plainTypes]func(dst []uint16, src []float32) // rounds len(dst) numbers
 	quant         quantMicro
 }
 
@@ -70,6 +71,7 @@ func goMicro() *micro {
 		softmaxBlock:  softmaxBlock,
 		gates:         [...]func(dst, gate, up []float32){gateSiLU, gateGELU},
 		rotate:        rotate,
+		narrow:        [...]func(dst []uint16, src []float32){nil, narrowHalf, narrowBfloat},
 		quant:         goQuantMicro(),
 	}
 	for dtype := range m.tiles {

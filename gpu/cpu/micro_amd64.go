@@ -39,7 +39,9 @@ func avx2Micro() *micro {
 			gpu.GELUTanh: gateFast(gateGELUAVX2, gateGELU),
 		},
 		rotate: rotateFast,
-		quant:  avx2QuantMicro(),
+		narrow: [...]func(dst []uint16, src []float32){
+			gpu.F16: narrowHalfFast, gpu.BF16: narrowBfloat},
+		quant: avx2QuantMicro(),
 	}
 }
 
@@ -130,4 +132,12 @@ func rotateFast(low, high, cos, sin []float32) {
 			unsafe.SliceData(cos), unsafe.SliceData(sin), whole)
 	}
 	rotate(low[whole:], high[whole:], cos[whole:], sin[whole:])
+}
+
+func narrowHalfFast(dst []uint16, src []float32) {
+	whole := len(dst) &^ 7
+	if whole > 0 {
+		narrowHalfAVX2(unsafe.SliceData(dst), unsafe.SliceData(src), whole)
+	}
+	narrowHalf(dst[whole:], src[whole:])
 }

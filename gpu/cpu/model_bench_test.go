@@ -118,7 +118,7 @@ func (m *benchModel) build(dtype gpu.DType) {
 	m.rope.Scale = 1
 	var err error
 	m.kv, err = m.d.AllocKV(gpu.KVShape{Layers: benchLayers, Pages: 16 * 40, PageSize: benchPage,
-		KVHeads: benchKVHeads, HeadDim: benchHead, DType: gpu.F32})
+		KVHeads: benchKVHeads, HeadDim: benchHead, DType: gpu.F16})
 	m.must(err)
 }
 

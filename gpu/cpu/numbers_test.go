@@ -4,7 +4,10 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"github.com/kvrelay/engine/gpu"
 )
 
 // anyFloat draws float32 of every kind: any bit pattern, or near ones that cancel.
@@ -163,6 +166,62 @@ func same(t *testing.T, seed uint64, got, want []float32) {
 		nans := got[i] != got[i] && want[i] != want[i]
 		if math.Float32bits(got[i]) != math.Float32bits(want[i]) && !nans {
 			t.Fatalf("seed %d: value %d is %v, want %v", seed, i, got[i], want[i])
+		}
+	}
+}
+
+// TestNarrow: what is rounded lies nearest, of two equally near ones at the even one.
+func TestNarrow(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	forms := []struct {
+		narrow func(float32) uint16
+		widen  func(uint16) float32
+		most   float64
+	}{{floatToHalf, halfToFloat, 65520}, {floatToBfloat, bfloatToFloat, 3.3895e38}}
+	for range 300_000 {
+		x := anyFloat(r)
+		for i, f := range forms {
+			bits := f.narrow(x)
+			got := f.widen(bits)
+			if x != x {
+				if got == got {
+					t.Fatalf("form %d: a NaN became %v", i, got)
+				}
+				continue
+			}
+			if math.Abs(float64(x)) >= f.most {
+				continue
+			}
+			distance := math.Abs(float64(got) - float64(x))
+			for _, other := range []uint16{bits - 1, bits + 1} {
+				o := float64(f.widen(other))
+				if math.IsNaN(o) || math.Signbit(o) != math.Signbit(float64(got)) {
+					continue
+				}
+				if d := math.Abs(o - float64(x)); d < distance || d == distance && bits&1 == 1 {
+					t.Fatalf("seed %d, form %d: %v became %v; %v is nearer", seed, i, x, got, o)
+				}
+			}
+		}
+	}
+	if floatToHalf(65520) != 0x7c00 || floatToHalf(65519) != 0x7bff ||
+		floatToHalf(float32(math.Inf(-1))) != 0xfc00 {
+		t.Error("the end of the range of f16")
+	}
+	dst, plain, src := make([]uint16, 37), make([]uint16, 37), make([]float32, 37)
+	fast := fastMicro(AVX2)
+	for range 1000 {
+		for i := range src {
+			if src[i] = anyFloat(r); src[i] != src[i] {
+				src[i] = 1
+			}
+		}
+		if fast != nil {
+			fast.narrow[gpu.F16](dst, src)
+			if narrowHalf(plain, src); !slices.Equal(dst, plain) {
+				t.Fatalf("seed %d: %v became %x, want %x", seed, src, dst, plain)
+			}
 		}
 	}
 }

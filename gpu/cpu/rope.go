@@ -13,7 +13,7 @@ func (d *Device) RopeAppend(a gpu.RopeArgs) error {
 		return err
 	}
 	j := &d.rope
-	*j = ropeJob{micro: d.micro, args: a, kv: kv, qkv: floats(a.QKV),
+	*j = ropeJob{micro: d.micro, scratch: d.scratch, args: a, kv: kv, qkv: floats(a.QKV),
 		angles: d.angles.get(a.Rope, a.Positions)}
 	tasks, rows := d.split(len(a.Positions), 4*(a.Heads+2*a.KVHeads)*a.HeadDim)
 	j.rowsPerTask = rows
@@ -24,6 +24,7 @@ func (d *Device) RopeAppend(a gpu.RopeArgs) error {
 
 type ropeJob struct {
 	micro       *micro
+	scratch     []*scratch
 	args        gpu.RopeArgs
 	kv          *kvPool
 	qkv         []float32
@@ -31,8 +32,8 @@ type ropeJob struct {
 	rowsPerTask int
 }
 
-func (j *ropeJob) do(_, task int) {
-	a := &j.args
+func (j *ropeJob) do(worker, task int) {
+	a, room := &j.args, &j.scratch[worker].stored
 	half, width := len(a.Rope.Freqs), (a.Heads+2*a.KVHeads)*a.HeadDim
 	first := task * j.rowsPerTask
 	for r := first; r < min(first+j.rowsPerTask, len(a.Positions)); r++ {
@@ -42,11 +43,11 @@ func (j *ropeJob) do(_, task int) {
 			head := row[h*a.HeadDim:]
 			j.micro.rotate(head[:half], head[half:2*half], cos, sin)
 		}
-		page, slot := int(a.Slots[r])/j.kv.shape.PageSize, int(a.Slots[r])%j.kv.shape.PageSize
+		page, in := int(a.Slots[r])/j.kv.shape.PageSize, int(a.Slots[r])%j.kv.shape.PageSize
 		keys, values := row[a.Heads*a.HeadDim:], row[(a.Heads+a.KVHeads)*a.HeadDim:]
 		for h := range a.KVHeads {
-			j.kv.store(j.kv.page(a.Layer, page, h), slot,
-				keys[h*a.HeadDim:][:a.HeadDim], values[h*a.HeadDim:][:a.HeadDim])
+			j.store(slot{j.kv.page(a.Layer, page, h), in},
+				keys[h*a.HeadDim:][:a.HeadDim], values[h*a.HeadDim:][:a.HeadDim], room)
 		}
 	}
 }

@@ -14,6 +14,29 @@ type twinKV struct {
 	keys, values []float32
 }
 
+// stored is a number as the pool's type keeps it.
+func (kv *twinKV) stored(x float32) float32 {
+	switch kv.shape.DType {
+	case gpu.F16:
+		return halfToFloat(floatToHalf(x))
+	case gpu.BF16:
+		return bfloatToFloat(floatToBfloat(x))
+	}
+	return x
+}
+
+// put writes a number that the pool's type holds.
+func (kv *twinKV) put(dst []byte, x float32) {
+	switch kv.shape.DType {
+	case gpu.F16:
+		binary.LittleEndian.PutUint16(dst, floatToHalf(x))
+	case gpu.BF16:
+		binary.LittleEndian.PutUint16(dst, floatToBfloat(x))
+	default:
+		binary.LittleEndian.PutUint32(dst, math.Float32bits(x))
+	}
+}
+
 func (kv *twinKV) Shape() gpu.KVShape { return kv.shape }
 
 // at is the index of the first element of a slot's heads; slot counts through the whole pool.
@@ -49,8 +72,10 @@ func (*Twin) RopeAppend(a gpu.RopeArgs) error {
 			rotate(head[:half], head[half:2*half], cos, sin)
 		}
 		at, size := kv.at(a.Layer, int(a.Slots[r])), a.KVHeads*a.HeadDim
-		copy(kv.keys[at:], row[a.Heads*a.HeadDim:][:size])
-		copy(kv.values[at:], row[a.Heads*a.HeadDim+size:])
+		for i, x := range row[a.Heads*a.HeadDim:][:size] {
+			kv.keys[at+i] = kv.stored(x)
+			kv.values[at+i] = kv.stored(row[a.Heads*a.HeadDim+size+i])
+		}
 	}
 	return nil
 }
@@ -154,10 +179,10 @@ func (*Twin) PackKV(pool gpu.KV, r gpu.KVRange, dst []byte) error {
 		return err
 	}
 	at := kv.at(r.Layer, r.Page*kv.shape.PageSize+r.First)
-	half := len(dst) / 2
-	for i := range half / 4 {
-		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(kv.keys[at+i]))
-		binary.LittleEndian.PutUint32(dst[half+4*i:], math.Float32bits(kv.values[at+i]))
+	half, size := len(dst)/2, kv.shape.DType.Bytes()
+	for i := range half / size {
+		kv.put(dst[size*i:], kv.keys[at+i])
+		kv.put(dst[half+size*i:], kv.values[at+i])
 	}
 	return nil
 }
@@ -169,10 +194,10 @@ func (*Twin) UnpackKV(pool gpu.KV, r gpu.KVRange, src []byte) error {
 		return err
 	}
 	at := kv.at(r.Layer, r.Page*kv.shape.PageSize+r.First)
-	half := len(src) / 2
-	for i := range half / 4 {
-		kv.keys[at+i] = math.Float32frombits(binary.LittleEndian.Uint32(src[4*i:]))
-		kv.values[at+i] = math.Float32frombits(binary.LittleEndian.Uint32(src[half+4*i:]))
+	half, dtype := len(src)/2, kv.shape.DType
+	for i := range half / dtype.Bytes() {
+		kv.keys[at+i] = element(dtype, src, i)
+		kv.values[at+i] = element(dtype, src[half:], i)
 	}
 	return nil
 }

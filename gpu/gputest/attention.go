@@ -15,6 +15,7 @@ type layout struct {
 	rotated             int // dimensions, even, at most dim
 	window, sinks       int
 	pageSize            int
+	dtype               gpu.DType // of keys and values
 }
 
 func (l layout) width() int { return (l.heads + 2*l.kvHeads) * l.dim }
@@ -23,6 +24,7 @@ func (p *pair) layout() layout {
 	kvHeads := p.between(1, 3)
 	l := layout{heads: kvHeads * p.between(1, 4), kvHeads: kvHeads,
 		dim: 2 * p.between(1, 45), pageSize: []int{1, 5, 10, 16, 24, 32, 64, 100}[p.random.IntN(8)]}
+	l.dtype = []gpu.DType{gpu.F32, gpu.F16, gpu.BF16}[p.random.IntN(3)]
 	l.rotated = l.dim
 	if p.between(0, 3) == 0 {
 		l.rotated = 2 * p.between(1, l.dim/2)
@@ -44,7 +46,7 @@ const poolLayers = 2
 func (p *pair) cache(d gpu.Device, l layout, pages int) *cache {
 	p.Helper()
 	kv, err := d.AllocKV(gpu.KVShape{Layers: poolLayers, Pages: pages, PageSize: l.pageSize,
-		KVHeads: l.kvHeads, HeadDim: l.dim, DType: gpu.F32})
+		KVHeads: l.kvHeads, HeadDim: l.dim, DType: l.dtype})
 	p.must(err)
 	rope := &gpu.Rope{Scale: 1.1}
 	for i := range l.rotated / 2 {
@@ -125,7 +127,7 @@ func (c *cache) dump() []float32 {
 		for page := range shape.Pages {
 			c.must(c.device.PackKV(c.kv,
 				gpu.KVRange{Layer: layer, Page: page, Count: shape.PageSize}, data))
-			out = append(out, decode(data)...)
+			out = append(out, decode(shape.DType, data)...)
 		}
 	}
 	return out

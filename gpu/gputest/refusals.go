@@ -7,12 +7,34 @@ import (
 	"github.com/kvrelay/engine/gpu"
 )
 
-func decode(data []byte) []float32 {
-	out := make([]float32, len(data)/4)
+// decode widens numbers as they leave a pool.
+func decode(dtype gpu.DType, data []byte) []float32 {
+	out := make([]float32, len(data)/dtype.Bytes())
 	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+		switch dtype {
+		case gpu.F32:
+			out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+		case gpu.BF16:
+			out[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
+		case gpu.F16:
+			out[i] = half(binary.LittleEndian.Uint16(data[2*i:]))
+		}
 	}
 	return out
+}
+
+// half is the value of an IEEE binary16.
+func half(h uint16) float32 {
+	sign, exponent, mantissa := 1-2*float64(h>>15), int(h>>10&31), float64(h&1023)
+	switch {
+	case exponent == 0:
+		return float32(sign * math.Ldexp(mantissa, -24))
+	case exponent == 31 && mantissa > 0:
+		return float32(math.NaN())
+	case exponent == 31:
+		return float32(math.Inf(int(sign)))
+	}
+	return float32(sign * math.Ldexp(1024+mantissa, exponent-25))
 }
 
 // testRefusals: arguments outside what was allocated are errors, not other people's memory.

@@ -56,6 +56,7 @@ func main() {
 	g.gate("gateSiLUAVX2", false)
 	g.gate("gateGELUAVX2", true)
 	g.rotate()
+	g.narrowHalf()
 	write("kernels_amd64.s", g.code.String())
 	source, err := format.Source([]byte(g.decl.String() + g.tables()))
 	if err != nil {

@@ -198,3 +198,21 @@ func (g *generator) rotate() {
 		g.p("VMOVUPS Y5, (DI)(DX*1)")
 	})
 }
+
+func (g *generator) narrowHalf() {
+	const name = "narrowHalfAVX2"
+	g.function(name, "(dst *uint16, src *float32, n int)",
+		"is narrowHalf for n, a positive multiple of 8.", 24)
+	g.p("MOVQ dst+0(FP), DI")
+	g.p("MOVQ src+8(FP), SI")
+	g.p("MOVQ n+16(FP), CX")
+	g.label("%s_loop", name)
+	g.p("VMOVUPS (SI), Y0")
+	g.p("VCVTPS2PH $0, Y0, (DI)") // to the nearest, ties to even
+	g.p("ADDQ $32, SI")
+	g.p("ADDQ $16, DI")
+	g.p("SUBQ $8, CX")
+	g.p("JNZ %s_loop", name)
+	g.p("VZEROUPPER")
+	g.p("RET")
+}

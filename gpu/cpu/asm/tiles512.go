@@ -53,6 +53,13 @@ func (g *generator) tile512(dtype string, rows, panels int) {
 		g.p("ADDQ DI, BX")
 	}
 	g.loopBy(name, 2, func(steps int) {
+		if steps > 1 {
+			for at := 0; at < steps*sizes[dtype]; at += 64 {
+				for _, b := range []string{"DI", "BX"}[:panels] {
+					g.p("PREFETCHT0 %d(%s)", aheadWide+at, b)
+				}
+			}
+		}
 		for u := range steps {
 			g.step512(dtype, rows, panels, u)
 		}
@@ -122,6 +129,9 @@ func (g *generator) load512(dtype, address string, register int) {
 // own prefetching stops at the end of every page of 4 KB.
 const aheadWide = 2048
 
+// sizes are the bytes of a step of a panel.
+var sizes = map[string]int{"F32": 64, "F16": 32, "BF16": 32}
+
 // wide512 writes the kernel of one row × four panels.
 func (g *generator) wide512(dtype string) {
 	name := fmt.Sprintf("wide%sAVX512", dtype)
@@ -139,9 +149,8 @@ func (g *generator) wide512(dtype string) {
 	g.p("LEAQ (R12)(R12*2), BX")
 	g.p("ADDQ DI, BX")
 	g.loopBy(name, unroll, func(steps int) {
-		size := map[string]int{"F32": 64, "F16": 32, "BF16": 32}[dtype]
 		for u := range steps {
-			if u*size%64 == 0 && steps > 1 {
+			if u*sizes[dtype]%64 == 0 && steps > 1 {
 				for _, b := range []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"} {
 					g.p("PREFETCHT0 %d%s", aheadWide, b)
 				}
