@@ -67,7 +67,7 @@ func TestShowEffective(t *testing.T) {
 	}
 	r := invoke(t, "", "config", "show", "-c", "engine.toml", "--effective")
 	for _, want := range []string{`"4GiB" +# env ENGINE__KV_CACHE__MEMORY`,
-		`= 32 +# engine.toml:3`, `max_queue +=.*# default`, `threads = "auto" +# default, = \d`} {
+		`= 32 +# engine.toml:3`, `max_queue +=.*# default`, `threads +=.*"auto" +# default, = \d`} {
 		if !regexp.MustCompile(want).MatchString(r.out) {
 			t.Errorf("no %s in\n%s", want, r.out)
 		}

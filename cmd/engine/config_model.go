@@ -107,7 +107,7 @@ func checkServing(cfg *config.Config, models []model.Config, tok *tokenizer.Toke
 		}
 	}
 	_, problem := planPool(cfg, requests(cfg, about, cfg.Model.MaxModelLen.Or(about.Context)),
-		tokenBytes(about, models[1:])*int64(cfg.KVCache.PageSize), free)
+		tokenBytes(cfg, models...)*int64(cfg.KVCache.PageSize), free)
 	return problem
 }
 

@@ -142,7 +142,7 @@ func within(t *testing.T, answers <-chan reply, since time.Time) reply {
 // TestPrefillDiesInTheMiddle kills the prefill process while its transfer is half done: the client
 // gets its very completion, because the decode instance computes the prompt itself.
 func TestPrefillDiesInTheMiddle(t *testing.T) {
-	c, p := slowCluster(t, "450KiB/s", "")
+	c, p := slowCluster(t, "225KiB/s", "")
 	want, size := longCase(t)
 	url := c.router.api + "/v1/completions"
 	body := greedy.with(fields{"prompt": want.PromptIDs, "return_token_ids": true})
@@ -178,7 +178,7 @@ func TestPrefillDiesInTheMiddle(t *testing.T) {
 
 // TestPrefillDiesAndRecomputeIsOff is the same where the operator wants an error instead.
 func TestPrefillDiesAndRecomputeIsOff(t *testing.T) {
-	c, p := slowCluster(t, "450KiB/s", "on_failure = \"error\"\n")
+	c, p := slowCluster(t, "225KiB/s", "on_failure = \"error\"\n")
 	want, size := longCase(t)
 	answers := background(t.Context(), t, c.router.api+"/v1/completions",
 		greedy.with(fields{"prompt": want.PromptIDs}))
@@ -259,7 +259,7 @@ func TestClientVanishesInTheMiddle(t *testing.T) {
 
 // TestSlowTransferIsNoFailure lets a transfer of two seconds run to its end.
 func TestSlowTransferIsNoFailure(t *testing.T) {
-	c, p := slowCluster(t, "450KiB/s", "")
+	c, p := slowCluster(t, "225KiB/s", "")
 	want, size := longCase(t)
 	begun := time.Now()
 	var got openai.CompletionResponse

@@ -88,8 +88,8 @@ func (g goldenModel) positionBytes(t *testing.T) int64 {
 	if c.HeadDim == 0 {
 		c.HeadDim = c.Hidden / c.Heads
 	}
-	const keyAndValue, float32Bytes = 2, 4
-	return c.Layers * keyAndValue * c.KVHeads * c.HeadDim * float32Bytes
+	const keyAndValue, float16Bytes = 2, 2 // f16 is the default of kv_cache.dtype.
+	return c.Layers * keyAndValue * c.KVHeads * c.HeadDim * float16Bytes
 }
 
 // sentPositions is how many of the first end positions are sent: all, or, where every layer has
@@ -218,7 +218,7 @@ func TestRunAsAProcess(t *testing.T) {
 	if got := p.out.String(); got != d.Text+"\n" {
 		t.Errorf("stdout is %q, want %q and a newline", got, d.Text)
 	}
-	for _, want := range []string{"8 → 40 tokens (length)", "kv 14 KiB sent", "policy"} {
+	for _, want := range []string{"8 → 40 tokens (length)", "kv 7.0 KiB sent", "policy"} {
 		if !strings.Contains(p.err.String(), want) {
 			t.Errorf("stderr lacks %q:\n%s", want, p.err)
 		}

@@ -72,7 +72,7 @@ func openWindowBench(t *testing.T, g goldenModel) *bench {
 }
 
 // tightPages could not hold a quarter of the longest prompt.
-const tightPages = 25
+const tightPages = 26
 
 // tight computes a prompt in chunks of 7 in a small pool and watches what it holds.
 func (b *bench) tight(c goldenCase, id string) []sampled {

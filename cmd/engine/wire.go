@@ -36,7 +36,7 @@ func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	device, err := cpu.Open(cpu.Options{Threads: cfg.Backend.Threads.Or(0)})
+	device, err := cpu.Open(deviceOptions(cfg))
 	if err != nil {
 		return nil, fmt.Errorf("open the cpu device: %w", err)
 	}
@@ -64,12 +64,25 @@ func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
 	return l, nil
 }
 
+// deviceOptions is how the configuration wants the processor used.
+func deviceOptions(cfg *config.Config) cpu.Options {
+	o := cpu.Options{Threads: cfg.Backend.Threads.Or(0), ISA: cpu.ISA(cfg.Backend.ISA),
+		FloatActivations: cfg.Backend.Activations == "f32"}
+	if cfg.Backend.ISA == "auto" {
+		o.ISA = cpu.Auto
+	}
+	return o
+}
+
 // modelOptions is how the configuration wants a model.
 func modelOptions(cfg *config.Config) model.Options {
 	o := model.Options{MaxRows: cfg.Scheduler.TokenBudget, Sinks: cfg.Model.AttentionSinks}
 	for _, dtype := range []gpu.DType{gpu.F32, gpu.F16, gpu.BF16} {
 		if dtype.String() == cfg.Model.DType { // else it is auto
 			o.DType = &dtype
+		}
+		if dtype.String() == cfg.KVCache.DType {
+			o.KV = dtype
 		}
 	}
 	return o

@@ -116,10 +116,9 @@ func draftAt(path, folder string) (about model.Config, name string, err error) {
 }
 
 // tokenBytes are the keys and values of one token in all models.
-func tokenBytes(main model.Config, drafts []model.Config) int64 {
-	total := main.Need(model.Options{}).Token
-	for _, draft := range drafts {
-		total += draft.Need(model.Options{}).Token
+func tokenBytes(cfg *config.Config, models ...model.Config) (total int64) {
+	for _, about := range models {
+		total += about.Need(modelOptions(cfg)).Token
 	}
 	return total
 }

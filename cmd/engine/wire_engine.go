@@ -50,7 +50,7 @@ type running struct {
 // start builds an engine and runs its loop.
 func (s *setup) start(ctx context.Context) (*running, error) {
 	about := s.model.Config()
-	s.prefixSize = tokenBytes(about, s.about()) * int64(s.cfg.KVCache.PageSize)
+	s.prefixSize = tokenBytes(s.cfg, append(s.about(), about)...) * int64(s.cfg.KVCache.PageSize)
 	pages, err := s.poolPages()
 	if err != nil {
 		return nil, err

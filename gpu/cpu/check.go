@@ -219,8 +219,8 @@ func checkShape(s gpu.KVShape) error {
 		return fmt.Errorf("page pool with a size that is not positive: %+v", s)
 	}
 	if s.DType >= plainTypes {
-		return fmt.Errorf("page pool of %v: the cpu device keeps keys and values in f32, f16 or bf16",
-			s.DType)
+		return fmt.Errorf("page pool of %v: the cpu device keeps keys and values in f32, f16 or "+
+			"bf16", s.DType)
 	}
 	limit := maxElements
 	for _, n := range []int{s.Layers, s.Pages, s.PageSize + 15, s.KVHeads, s.HeadDim + 15, 2} {

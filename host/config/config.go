@@ -94,8 +94,10 @@ type ModelDefaults struct {
 
 // Backend is [backend].
 type Backend struct {
-	Kind    string // cpu
-	Threads Auto[int]
+	Kind        string // cpu
+	Threads     Auto[int]
+	ISA         string // auto, avx512, avx2, plain
+	Activations string // int8, f32
 }
 
 // KVCache is [kv_cache].

@@ -49,7 +49,7 @@ func TestEnvironmentOverridesTheFile(t *testing.T) {
 	for _, want := range []string{
 		"memory          = \"4GiB\"               # env ENGINE__KV_CACHE__MEMORY",
 		"page_size       = 32                   # engine.toml:3",
-		"threads = \"auto\"                       # env ENGINE__BACKEND__THREADS, = 2, the cores",
+		"threads     = \"auto\"                   # env ENGINE__BACKEND__THREADS, = 2, the cores",
 		"max_preempt     = 8                    # default",
 	} {
 		if !strings.Contains(out.String(), want+"\n") {

@@ -192,6 +192,21 @@ var modelKeys = []row{
 			"affinity)",
 	},
 	{
+		table: "backend", key: "isa", at: func(c *Config) any { return &c.Backend.ISA },
+		def: `"auto"`, enum: []string{"auto", "avx512", "avx2", "plain"},
+		alias: map[string]string{"go": "plain", "none": "plain", "avx512_vnni": "avx512"},
+		doc: "instructions of the inner loops: auto = the best this processor has | avx512 | " +
+			"avx2 | plain; all give the same bits",
+	},
+	{
+		table: "backend", key: "activations",
+		at:  func(c *Config) any { return &c.Backend.Activations },
+		def: `"int8"`, enum: []string{"int8", "f32"},
+		alias: map[string]string{"float32": "f32", "fp32": "f32", "i8": "int8", "q8_0": "int8"},
+		doc: "how quantised weights meet activations: int8 = in exact dot products | f32 " +
+			"(slower); equal on prefill and decode",
+	},
+	{
 		table: "kv_cache", key: "memory", at: func(c *Config) any { return &c.KVCache.Memory },
 		def: `"auto"`, least: `"64KiB"`, most: `"64TiB"`,
 		doc: "size of the page pool, shared by all requests; auto = max_num_seqs × " +
@@ -214,7 +229,9 @@ var modelKeys = []row{
 	},
 	{
 		table: "kv_cache", key: "dtype", at: func(c *Config) any { return &c.KVCache.DType },
-		def: `"f32"`, enum: []string{"f32"}, alias: dtypeAlias, doc: "f32",
+		def: `"f16"`, enum: []string{"f16", "f32", "bf16"}, alias: dtypeAlias,
+		foreign: []string{"kv_cache_dtype", "cache_type_k", "cache_type_v"},
+		doc:     "keys and values in pages: f16 | f32 | bf16; equal on prefill and decode",
 	},
 	{
 		table: "kv_cache", key: "prefix_cache",

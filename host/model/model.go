@@ -25,6 +25,9 @@ type Options struct {
 	// F32 exactly; what becomes shorter is rounded to the nearest, ties to even, and a number too
 	// large for it is an error. Norms and biases are always F32.
 	DType *gpu.DType
+	// KV is the type in which keys and values are kept: F32, F16 or BF16. It changes what is
+	// computed, so both ends of a hand-off must have the same.
+	KV gpu.DType
 	// Sinks is how many first tokens stay visible beside a sliding window. A model without one
 	// refuses any.
 	Sinks int
@@ -182,7 +185,7 @@ func (m *Model) NewKV(pages, pageSize int) (*KVStore, error) {
 		return nil, fmt.Errorf("page pool: %d pages of %d tokens; 1 to %d of 1 to %d are possible",
 			pages, pageSize, maxPages, maxPageSize)
 	}
-	shape := m.Config().kvShape(pages, pageSize)
+	shape := m.Config().kvShape(m.options.KV, pages, pageSize)
 	kv, err := m.device.AllocKV(shape)
 	if err != nil {
 		return nil, fmt.Errorf("page pool of %d pages of %d tokens: %w", pages, pageSize, err)

@@ -20,7 +20,7 @@ func (c Config) Need(o Options) Need {
 	need := Need{
 		Weights: c.matrices*int64(dtype.Bytes()) + c.vectors*4,
 		Scratch: sizesOf(c, o.rows()).bytes(),
-		Token:   int64(c.Layers) * int64(c.kvShape(1, 1).TokenBytes()),
+		Token:   int64(c.Layers) * int64(c.kvShape(o.KV, 1, 1).TokenBytes()),
 	}
 	if o.DType == nil && c.storedBytes > 0 {
 		need.Weights = c.storedBytes
@@ -28,10 +28,10 @@ func (c Config) Need(o Options) Need {
 	return need
 }
 
-// kvShape is the pool of so many pages. Keys and values are kept in float32.
-func (c Config) kvShape(pages, pageSize int) gpu.KVShape {
+// kvShape is the pool of so many pages.
+func (c Config) kvShape(dtype gpu.DType, pages, pageSize int) gpu.KVShape {
 	return gpu.KVShape{Layers: c.Layers, Pages: pages, PageSize: pageSize,
-		KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: gpu.F32}
+		KVHeads: c.KVHeads, HeadDim: c.HeadDim, DType: dtype}
 }
 
 // sizes are the elements of the buffers of a forward pass.
