@@ -40,6 +40,7 @@ type Spec struct {
 	Wasm          []byte
 	Config        []byte // JSON for pol_init, opaque to the host; nil is {}
 	Limits        Limits
+	Reasons       map[uint16]string // words for the reason numbers of its decisions
 }
 
 // MaxModules is how many modules a host keeps. To load more, unload one.

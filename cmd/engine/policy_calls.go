@@ -28,7 +28,7 @@ func policyLoad(ctx context.Context, o loadOptions, s streams) error {
 		if len(wasm) == 0 {
 			return fmt.Errorf("%s is empty: it is no module", o.source)
 		}
-		ask.Wasm = wasm
+		ask.Wasm, ask.Reasons = wasm, reasonsFor(o.source)
 		ask.Name = strings.TrimSuffix(filepath.Base(o.source), ".wasm")
 	}
 	c, err := dialAdmin(o.admin)

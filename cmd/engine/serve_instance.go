@@ -235,6 +235,9 @@ func (i *instance) openAdmin() error {
 	if i.router != nil {
 		o.Fleet = fleet{i.router, i.metrics}
 	}
+	if i.engine != nil {
+		o.Explain = i.explain
+	}
 	if i.policies != nil {
 		o.Policies = i.policies.Host
 		o.Named = i.namedPolicy

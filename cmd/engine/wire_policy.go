@@ -101,7 +101,7 @@ func namedPolicy(cfg *config.Config, name string) (plugins.Spec, error) {
 			return spec, fmt.Errorf("there is no policy %s; built in: %s", name,
 				config.BuiltinNames())
 		}
-		spec.Wasm = wasm
+		spec.Wasm, spec.Reasons = wasm, reasonsFor(name)
 		return spec, nil
 	}
 	for _, module := range cfg.Policies {
@@ -121,6 +121,7 @@ func namedPolicy(cfg *config.Config, name string) (plugins.Spec, error) {
 				digest, module.SHA256)
 		}
 		spec.Wasm, spec.Config = wasm, module.Config
+		spec.Reasons = reasonsFor(module.Path)
 		return spec, nil
 	}
 	return spec, fmt.Errorf("there is no policy %q: no [policies.%s] table; built in: %s", name,

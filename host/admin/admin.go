@@ -50,6 +50,8 @@ type Options struct {
 	Reload func(ctx context.Context) (Reloaded, error)
 	// State says what the instance does now.
 	State func(ctx context.Context) State
+	// Explain says what happened to a request; nil on a router.
+	Explain func(ctx context.Context, id string) (Explained, error)
 	// Drain begins or ends draining, if asked, and says what is under way.
 	Drain func(ctx context.Context, ask Drain) (Drained, error)
 	// Fleet changes who stands behind a router; nil on an instance that is none.
@@ -61,10 +63,12 @@ type Options struct {
 // LoadPolicy asks for a module: by its bytes, or by a name that the instance knows when Wasm is
 // empty.
 type LoadPolicy struct {
-	Name     string          `json:"name"`
-	Wasm     []byte          `json:"wasm,omitempty"`
-	Config   json.RawMessage `json:"config,omitempty"`
-	Activate bool            `json:"activate"`
+	Name   string          `json:"name"`
+	Wasm   []byte          `json:"wasm,omitempty"`
+	Config json.RawMessage `json:"config,omitempty"`
+	// Reasons are words for the reason numbers of the module's decisions.
+	Reasons  map[uint16]string `json:"reasons,omitempty"`
+	Activate bool              `json:"activate"`
 	// Part is what it is to decide, the other part staying as it is; "" is everything.
 	Part plugins.Part `json:"part,omitempty"`
 }
@@ -142,6 +146,7 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /policies/history", answer(s.history))
 	mux.HandleFunc("POST /reload", answer(s.reload))
 	mux.HandleFunc("POST /drain", answer(s.drain))
+	mux.HandleFunc("POST /explain", answer(s.explain))
 	mux.HandleFunc("GET /instances", answer(s.instances))
 	mux.HandleFunc("POST /instances", answer(s.changeInstances))
 	mux.HandleFunc("GET /state", answer(s.state))

@@ -28,7 +28,8 @@ func (s *server) load(ctx context.Context, body []byte) (Loaded, error) {
 	if err := json.Unmarshal(body, &ask); err != nil {
 		return Loaded{}, errors.New("the request is not understood: " + err.Error())
 	}
-	spec := plugins.Spec{Name: ask.Name, Wasm: ask.Wasm, Limits: s.options.Limits}
+	spec := plugins.Spec{Name: ask.Name, Wasm: ask.Wasm, Limits: s.options.Limits,
+		Reasons: ask.Reasons}
 	if len(ask.Wasm) == 0 {
 		var err error
 		if spec, err = s.options.Named(ask.Name); err != nil {

@@ -16,7 +16,7 @@ import (
 func (s *Server) ask(x *exchange, m *Model, o *openai.Options) (generation.Request, *openai.Error) {
 	d := m.Defaults
 	r := generation.Request{
-		ID: o.User, MaxTokens: value(o.MaxTokens, d.MaxTokens),
+		ID: o.User, RequestID: x.id, MaxTokens: value(o.MaxTokens, d.MaxTokens),
 		Emitted:   o.Emitted,
 		MinTokens: value(o.MinTokens, 0), Logprobs: o.Logprobs, TopLogprobs: o.TopLogprobs,
 		IgnoreEOS: o.IgnoreEOS, PinPrompt: o.PinPrompt,

@@ -194,7 +194,7 @@ func (s *Server) serve(x *exchange, t *task) {
 		s.fail(x, fault)
 		return
 	}
-	t.ask.ID = cmp.Or(t.ask.ID, x.id) // People find the request by it.
+	t.ask.ID = cmp.Or(t.ask.ID, x.id)
 	if fault = x.visit.Spend(t.estimate()); fault != nil {
 		s.fail(x, fault)
 		return

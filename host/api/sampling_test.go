@@ -25,7 +25,8 @@ func TestEveryFieldReachesTheSource(t *testing.T) {
 		t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 	want := generation.Request{
-		ID: "u", Prompt: []int32{5, 6}, MaxTokens: 30, MinTokens: 2, Logprobs: true, TopLogprobs: 2,
+		ID: "u", RequestID: "mine",
+		Prompt: []int32{5, 6}, MaxTokens: 30, MinTokens: 2, Logprobs: true, TopLogprobs: 2,
 		IgnoreEOS: true, Sampling: sample.Params{Temperature: 0.5, TopK: 9, TopP: 0.8, MinP: 0.1,
 			Seed: 11, RepetitionPenalty: 1.2, FrequencyPenalty: -1, PresencePenalty: 1,
 			LogitBias: map[int32]float64{7: -3}},

@@ -88,6 +88,9 @@ type Engine struct {
 	tenants  tenants
 	classes  map[uint8]Class
 	peers    peers
+	// past are the last requests that have ended, the next one's place at nextPast.
+	past     []remembered
+	nextPast int
 	vectors  int  // numbers in the vectors of all prompts
 	stalled  bool // the last plan was empty though there is work
 	draining bool

@@ -29,6 +29,7 @@ func (e *Engine) hearSend(event transfer.Event) {
 	case transfer.Opened:
 		e.queueSend(r, event.From)
 	case transfer.Done:
+		e.scheduler.Acknowledge(r.id)
 		info, _ := e.scheduler.Info(r.id)
 		e.endSend(r, generation.Sent{Tokens: r.send.window.Len(), Cached: info.Cached,
 			Bytes: event.Bytes, Elapsed: event.Elapsed}, nil)

@@ -189,7 +189,9 @@ func (e *Engine) end(r *request, finish generation.Finish, err error) {
 	if r.stream != nil {
 		r.stream.end(r.report, finish, err)
 	}
-	e.options.Watch.Finished(e.finished(r, finish, err))
+	f := e.finished(r, finish, err)
+	e.remember(r, f)
+	e.options.Watch.Finished(f)
 }
 
 // finished sums up a request for metrics and the log.

@@ -16,6 +16,8 @@ type Request struct {
 	// ID is the client's label for the request. In the micro-serving calls it ties them together.
 	ID     string
 	Prompt []int32
+	// RequestID is the id that the answer carries, by which people find the request.
+	RequestID string
 	// Emitted counts the last tokens of Prompt that are output of this request already, which
 	// another instance generated: the generation goes on behind them as if they were its own.
 	// MaxTokens, MinTokens, penalties, chance and a constraint count them as output.

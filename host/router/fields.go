@@ -57,6 +57,9 @@ func (f *forward) written() openai.CallPrompt {
 func (f *forward) headers() http.Header {
 	hints, h := f.ask.Hints, http.Header{}
 	h.Set(openai.HeaderReport, "1")
+	if f.ask.RequestID != "" {
+		h.Set("X-Request-Id", f.ask.RequestID)
+	}
 	if hints.Tenant != "" {
 		h.Set("X-Tenant", hints.Tenant)
 	}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kvrelay/engine/host/admin"
+)
+
+// TestExplain lets one request wait for another's place and asks why, while it waits and after it
+// has ended; what the lines say adds up to what the answer was told.
+func TestExplain(t *testing.T) {
+	n := serveNode(t, "[scheduler]\nmax_num_seqs = 1\n"+
+		"[policy]\nactive = \"builtin:edf-relegate\"\n")
+	url := n.api + "/v1/completions"
+	first := complete(t, url, song(1), "X-Request-Id: first")
+	explained := func(id string) admin.Explanation {
+		var x admin.Explained
+		eventually(t, patience, func() error {
+			r := invoke(t, "", "explain", id, "--json", "--admin", n.admin)
+			if r.code != 0 {
+				return errors.New(r.err)
+			}
+			return json.Unmarshal([]byte(r.out), &x)
+		})
+		return x.Requests[0]
+	}
+	line := func(x admin.Explanation, what string) *admin.Line {
+		for i := range x.Lines {
+			if x.Lines[i].What == what {
+				return &x.Lines[i]
+			}
+		}
+		return nil
+	}
+	eventually(t, patience, func() error {
+		if line(explained("first"), "first token") == nil {
+			return errors.New("it has no token yet")
+		}
+		return nil
+	})
+	second := complete(t, url, greedy.with(fields{"prompt": []int{900, 901, 902}, "max_tokens": 4}),
+		"X-Request-Id: second", "X-Tenant: acme", "X-Deadline-Ms: 60000")
+	waits := explained("second")
+	if err := errors.Join(<-first, <-second); err != nil {
+		t.Fatal(err)
+	}
+	ended := explained("second")
+	refused := line(ended, "refused")
+	if waits.State != "waiting" || ended.State != "" || ended.Reason != "length" ||
+		ended.Tenant != "acme" || ended.Prompt != 3 || ended.Output != 4 || refused == nil ||
+		refused.Why != "max_seqs" || refused.Steps < 2 || refused.Policy == "" ||
+		line(ended, "computed").Tokens != 3 {
+		t.Errorf("while it waited %+v\nin the end %+v", waits, ended)
+	}
+	if queue := line(ended, "admitted").From; queue < 0.9*ended.Queue || queue > ended.FirstToken {
+		t.Errorf("admitted after %v, it says it queued for %v", queue, ended.Queue)
+	}
+	explainedInWords(t, n)
+	r := invoke(t, "", "explain", "nobody", "--admin", n.admin)
+	if r.code != exitFailed || !strings.Contains(r.err, `no request "nobody"`) {
+		t.Errorf("%+v", r)
+	}
+	if x := explained(fmt.Sprint(ended.Number)); x.ID != "second" {
+		t.Errorf("by its number: %+v", x)
+	}
+	n.stop()
+}
+
+// explainedInWords checks what the command prints of the second request.
+func explainedInWords(t *testing.T, n *node) {
+	t.Helper()
+	text := invoke(t, "", "explain", "second", "--admin", n.admin).out
+	want := regexp.MustCompile(`(?s)^second  on \S+  local  in 3 \(cached 0\)  out 4  total ` +
+		`\S+ s  tenant acme  policy builtin:edf-relegate\n` +
+		`   0\.000  queued        1 waiting, it included\n.*` +
+		`refused       \d+ steps: as many requests held pages as may .*builtin:edf-relegate  ` +
+		`reason 1 "can be in time"\n.*` +
+		`admitted      0 tokens in the prefix cache\n.*` +
+		`computed      3 tokens in 1 step, 3 in the last\n.*` +
+		`first token\n.*ended         length\n.*` +
+		`  TTFT \S+ s = queue \S+ \+ prefill \S+.*  ended \(length\)\n$`)
+	if !want.MatchString(text) {
+		t.Errorf("explain says\n%s", text)
+	}
+}
+
+// complete asks for a completion, whose end the channel tells.
+func complete(t *testing.T, url string, body fields, headers ...string) chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		r := visit(t, http.DefaultClient, knock{"POST", url, string(text)}, headers...)
+		if r.status != http.StatusOK {
+			done <- fmt.Errorf("%d %s", r.status, r.body)
+		}
+		close(done)
+	}()
+	return done
+}
