@@ -1,0 +1,71 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// Change is one row of two results.
+type Change struct {
+	Name, Unit    string
+	Before, After float64
+	// Ratio is how much better the second is: above 1 better, below 1 worse.
+	Ratio float64
+}
+
+// Compare lists the rows that both results have, in the order of the second.
+func Compare(before, after *Result) []Change {
+	old := map[string]Row{}
+	for _, r := range before.Rows {
+		old[r.Name] = r
+	}
+	var list []Change
+	for _, r := range after.Rows {
+		o, ok := old[r.Name]
+		if !ok || o.Unit != r.Unit {
+			continue
+		}
+		c := Change{Name: r.Name, Unit: r.Unit, Before: o.Value, After: r.Value}
+		switch {
+		case r.Lower && r.Value > 0:
+			c.Ratio = o.Value / r.Value
+		case !r.Lower && o.Value > 0:
+			c.Ratio = r.Value / o.Value
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// WriteChanges writes a table of them.
+func WriteChanges(to io.Writer, list []Change) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\tUNIT\tBEFORE\tAFTER\tRATIO\t")
+	for _, c := range list {
+		word := ""
+		switch {
+		case c.Ratio == 0:
+			word = "–"
+		case c.Ratio >= 1.02:
+			word = "better"
+		case c.Ratio <= 0.98:
+			word = "worse"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.3f\t%s\n",
+			c.Name, c.Unit, c.Before, c.After, c.Ratio, word)
+	}
+	return w.Flush()
+}
+
+// Worst is the smallest ratio, and its row; false when nothing compares.
+func Worst(list []Change) (Change, bool) {
+	var worst Change
+	found := false
+	for _, c := range list {
+		if c.Ratio > 0 && (!found || c.Ratio < worst.Ratio) {
+			worst, found = c, true
+		}
+	}
+	return worst, found
+}
