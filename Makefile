@@ -14,7 +14,7 @@ FUZZTIME ?= 10s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
+.PHONY: bench-peer check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
 
 check: fmt vet tidy test ## everything a commit must pass
 
@@ -58,6 +58,14 @@ fuzz: ## every fuzz target for FUZZTIME each
 	  for f in $$(go test -list '^Fuzz' $$p | grep '^Fuzz'); do echo "$$p $$f"; \
 	    go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p || exit 1; \
 	  done; done
+
+# A GGUF file and llama-bench of a native Release build of llama.cpp.
+MODEL ?= model.gguf
+PEER ?= llama-bench
+BENCH ?= -p 512,2048 -n 64 --repeat 5
+
+bench-peer: ## this engine and PEER on the same MODEL, round by round, with the ratios
+	go run ./cmd/engine bench --model $(MODEL) --peer $(PEER) --threads 2 $(BENCH)
 
 staticcheck: ## fetches the pinned linter
 	go run $(STATICCHECK) ./...

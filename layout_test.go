@@ -113,6 +113,10 @@ var layout = []row{
 		outside: "net net/http",
 		tests:   "host/model/embedded",
 	},
+	{
+		pkg: "host/bench", imports: "host/batch host/kvcache host/openai",
+		outside: "net/http",
+	},
 	{pkg: "host/admin", imports: "plugins", outside: "net/http"},
 	{
 		pkg:     "host/router",

@@ -154,7 +154,7 @@ func (l *lone) crowded(r generation.Request, vocabulary int) {
 }
 
 // variants computes a prompt in every way that one engine has, and returns the digests of each.
-func (b *bench) variants(c goldenCase, id string) map[string][]sampled {
+func (b *workbench) variants(c goldenCase, id string) map[string][]sampled {
 	t, n := b.t, len(c.PromptIDs)
 	chunks := func(size int) int { return (n + size - 1) / size }
 	got := map[string][]sampled{}
@@ -190,8 +190,8 @@ func (b *bench) variants(c goldenCase, id string) map[string][]sampled {
 	return got
 }
 
-// bench is a model with one engine for each way to compute.
-type bench struct {
+// workbench is a model with one engine for each way to compute.
+type workbench struct {
 	t                                    *testing.T
 	vocabulary                           int
 	window, page                         int // The window of all layers, or 0.
@@ -199,7 +199,7 @@ type bench struct {
 	prefill, decode                      *node
 }
 
-func openBench(t *testing.T, g goldenModel) *bench {
+func openBench(t *testing.T, g goldenModel) *workbench {
 	t.Helper()
 	cfg, _ := config.Load("")
 	cfg.Model.Path = g.folder
@@ -209,7 +209,7 @@ func openBench(t *testing.T, g goldenModel) *bench {
 	}
 	t.Cleanup(func() { m.close(context.Background(), slog.New(slog.DiscardHandler)) })
 	about := m.model.Config()
-	b := &bench{t: t, vocabulary: about.Vocabulary, page: cfg.KVCache.PageSize}
+	b := &workbench{t: t, vocabulary: about.Vocabulary, page: cfg.KVCache.PageSize}
 	if about.UniformWindow {
 		b.window = about.Window
 	}
@@ -227,7 +227,7 @@ func openBench(t *testing.T, g goldenModel) *bench {
 }
 
 // apart computes the prompt in one process and generates in another.
-func (b *bench) apart(c goldenCase, id string) []sampled {
+func (b *workbench) apart(c goldenCase, id string) []sampled {
 	n := len(c.PromptIDs)
 	call := caller{t: b.t, prefill: b.prefill, decode: b.decode, body: fields{
 		"prompt": c.PromptIDs, "user": id, "max_tokens": outputs, "temperature": 0,

@@ -45,7 +45,7 @@ func TestWindow(t *testing.T) {
 }
 
 // openWindowBench opens engines with pages of 4, but for whole.
-func openWindowBench(t *testing.T, g goldenModel) *bench {
+func openWindowBench(t *testing.T, g goldenModel) *workbench {
 	t.Helper()
 	cfg, _ := config.Load("")
 	cfg.Model.Path = g.folder
@@ -58,7 +58,7 @@ func openWindowBench(t *testing.T, g goldenModel) *bench {
 	if !about.UniformWindow || about.Window != 32 {
 		t.Fatalf("the model's window is %d, in all layers: %t", about.Window, about.UniformWindow)
 	}
-	b := &bench{t: t, vocabulary: about.Vocabulary, window: about.Window, page: 4}
+	b := &workbench{t: t, vocabulary: about.Vocabulary, window: about.Window, page: 4}
 	const pages = "[kv_cache]\npage_size = 4\n"
 	b.whole = startLone(t, m, "[kv_cache]\nprefix_cache = false\n")
 	b.seven = startLone(t, m, pages+fmt.Sprintf("memory = \"%dKiB\"\n",
@@ -75,7 +75,7 @@ func openWindowBench(t *testing.T, g goldenModel) *bench {
 const tightPages = 26
 
 // tight computes a prompt in chunks of 7 in a small pool and watches what it holds.
-func (b *bench) tight(c goldenCase, id string) []sampled {
+func (b *workbench) tight(c goldenCase, id string) []sampled {
 	t, e := b.t, b.seven.run.engine
 	if pages := b.seven.run.stores[0].Pages(); pages != tightPages {
 		t.Fatalf("the pool has %d pages, want %d", pages, tightPages)
@@ -102,7 +102,7 @@ func (b *bench) tight(c goldenCase, id string) []sampled {
 }
 
 // after computes a prompt of which the prefix cache holds a start that ends in sight.
-func (b *bench) after(c goldenCase, id string) []sampled {
+func (b *workbench) after(c goldenCase, id string) []sampled {
 	n := len(c.PromptIDs)
 	start := max(1, n-b.window/2)
 	b.cached.generate(ask(id+" start", c.PromptIDs[:start], 1))

@@ -63,7 +63,7 @@ func dress(root *cobra.Command) {
 		return usageError("%w; see `%s --help`", err, cmd.CommandPath())
 	})
 	each(root, func(cmd *cobra.Command) {
-		if cmd.HasSubCommands() {
+		if cmd.HasSubCommands() && cmd.RunE == nil {
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, group
 		}
 		cmd.SuggestionsMinimumDistance = 2

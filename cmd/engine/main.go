@@ -56,7 +56,7 @@ decides which requests run next and may be swapped while streams go on.`,
   engine policy check mine.wasm            what is wrong with a module`,
 	}
 	root.AddCommand(runCommand(), serveCommand(), reloadCommand(), tokenizeCommand())
-	root.AddCommand(pullCommand(), quantizeCommand())
+	root.AddCommand(pullCommand(), quantizeCommand(), benchCommand())
 	root.AddCommand(modelsCommand(), topCommand(), metricsCommand(),
 		drainCommand(), explainCommand(), instancesCommand())
 	root.AddCommand(policyCommand(), configCommand(), versionCommand(), compilePolicyCommand(),

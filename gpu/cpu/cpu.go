@@ -101,6 +101,9 @@ func (d *Device) Name() string {
 	return fmt.Sprintf("cpu %s, %d threads", d.micro.name, d.pool.threads())
 }
 
+// Threads is how many compute at once.
+func (d *Device) Threads() int { return d.pool.threads() }
+
 // Numerics implements gpu.Device.
 func (d *Device) Numerics() string {
 	if d.floatActivations {

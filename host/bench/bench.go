@@ -1,5 +1,5 @@
-// Package bench measures: a model's prefill and decode rates, a device's kernels, and a server under
-// load. It makes numbers and tables; `engine bench` shows them.
+// Package bench measures: a model's prefill and decode rates, and a server under load. It makes
+// numbers and tables; `engine bench` shows them.
 package bench
 
 import (

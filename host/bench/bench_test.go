@@ -249,7 +249,8 @@ func TestClient(t *testing.T) {
 		t.Error(busy, ok)
 	}
 	c.Key = ""
-	if a := c.Do(t.Context(), Ask{Out: 1}); a.Err == nil || !strings.Contains(a.Err.Error(), "418") {
+	a = c.Do(t.Context(), Ask{Out: 1})
+	if a.Err == nil || !strings.Contains(a.Err.Error(), "418") {
 		t.Error(a.Err)
 	}
 }

@@ -69,3 +69,12 @@ func Worst(list []Change) (Change, bool) {
 	}
 	return worst, found
 }
+
+// Ratios divides two series round by round.
+func Ratios(ours, theirs []float64) []float64 {
+	var list []float64
+	for i := range min(len(ours), len(theirs)) {
+		list = append(list, ours[i]/theirs[i])
+	}
+	return list
+}

@@ -115,7 +115,8 @@ svg{width:100%;height:auto}figure{margin:2rem 0}figcaption{font-weight:600}
 </style></head><body>
 <h1>{{.Subject}}</h1>
 <p>{{.Kind}} · {{.When.Format "2006-01-02 15:04 MST"}} · {{.Machine.Processor}} ·
-{{.Machine.Threads}} threads{{with .Machine.Device}} · {{.}}{{end}} · load {{printf "%.1f" .Machine.LoadAtRun}}</p>
+{{.Machine.Threads}} threads{{with .Machine.Device}} · {{.}}{{end}} ·
+load {{printf "%.1f" .Machine.LoadAtRun}}</p>
 <table><tr><th>figure</th><th>value</th><th>spread</th><th>unit</th></tr>
 {{range .Rows}}<tr><td>{{.Name}}</td><td>{{printf "%.2f" .Value}}</td>
 <td>{{if .Samples}}± {{printf "%.2f" .Spread}}{{end}}</td><td>{{.Unit}}</td></tr>
@@ -124,8 +125,10 @@ svg{width:100%;height:auto}figure{margin:2rem 0}figcaption{font-weight:600}
 <svg viewBox="-50 -12 640 250" role="img" aria-label="{{.Title}}">
 <g stroke="#8884" fill="none">{{range .Lines}}<path d="M0 {{printf "%.1f" .At}}H560"/>{{end}}</g>
 <g font-size="11" fill="currentColor">
-{{range .Lines}}<text x="-6" y="{{printf "%.1f" .At}}" text-anchor="end" dy="4">{{.Text}}</text>{{end}}
-{{range .Ticks}}<text x="{{printf "%.1f" .At}}" y="216" text-anchor="middle">{{.Text}}</text>{{end}}
+{{range .Lines}}<text x="-6" y="{{printf "%.1f" .At}}" text-anchor="end" dy="4">
+{{- .Text}}</text>{{end}}
+{{range .Ticks}}<text x="{{printf "%.1f" .At}}" y="216" text-anchor="middle">
+{{- .Text}}</text>{{end}}
 <text x="560" y="232" text-anchor="end">{{.X}}</text><text x="-44" y="-2">{{.Y}}</text></g>
 <polyline points="{{.Points}}" fill="none" stroke="#2a7ae2" stroke-width="2"/>
 </svg></figure>

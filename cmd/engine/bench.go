@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func benchCommand() *cobra.Command {
+	var o benchOptions
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a model's rates, or a server under load",
+		Long: `
+Without --url, loads a model in this process and prints how many tokens a second it takes in (pp)
+and generates (tg), with the labels of llama-bench: pp512 is a prompt of 512 tokens, "tg64 x8" are
+64 tokens of each of 8 sequences, "@ d2048" behind 2048 tokens. --peer runs llama-bench on the same
+file beside it, round by round, and prints the ratios.
+
+With --url, sends requests to a server that speaks OpenAI's API: at --rate a second (Poisson) or
+--streams at once. Prompts are token ids that the server's /tokenize gives. The table is that of
+vLLM's own benchmark.`,
+		Example: `  engine bench --model model.gguf -p 512,2048 -n 64 --batch 1,8
+  engine bench --model model.gguf --peer llama.cpp/build/bin/llama-bench
+  engine bench --url http://127.0.0.1:8080 --streams 16 --requests 200 --in 512 --out 128
+  engine bench --url http://127.0.0.1:8080 --rate 2 --duration 60s --slo ttft=2s,tpot=80ms
+  engine bench compare before.json after.json --least 0.97`,
+		Args: takes(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
+			return o.run(cmd.Context(), s)
+		},
+		Annotations: map[string]string{exits: "1 2 69", usages: "engine bench [--model PATH]\n" +
+			"engine bench --url URL\nengine bench compare BEFORE.json AFTER.json"},
+	}
+	o.flags(cmd)
+	cmd.AddCommand(benchCompareCommand())
+	return cmd
+}
+
+// benchOptions is what `engine bench` was asked for.
+type benchOptions struct {
+	benchModel
+	benchLoad
+	json, page string
+}
+
+func (o *benchOptions) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.path, "model", "",
+		"`PATH` of a folder or GGUF file, or ORG/NAME; default: embedded")
+	f.IntSliceVarP(&o.prompts, "prompt", "p", []int{512}, "prompt `LENGTHS`")
+	f.IntSliceVarP(&o.generate, "generate", "n", []int{64}, "`LENGTHS` to generate")
+	f.IntSliceVar(&o.batches, "batch", []int{1}, "sequences that generate at once")
+	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "tokens that are there before")
+	f.IntVar(&o.repeat, "repeat", 5, "rounds")
+	f.IntVarP(&o.threads, "threads", "t", 0, "threads; default: as the engine takes")
+	f.StringVar(&o.isa, "isa", "auto", "instructions: auto, avx512, avx2, plain")
+	f.StringVar(&o.activations, "activations", "int8", "for quantised weights: int8, f32")
+	f.StringVar(&o.peer, "peer", "", "`PATH` of llama-bench, for the same file in every round")
+	f.StringVar(&o.url, "url", "", "`URL` of a server to load")
+	f.StringVar(&o.key, "key", "", "API `KEY`; default: $OPENAI_API_KEY")
+	f.StringVar(&o.name, "served-model", "", "`NAME` of the model; default: the first listed")
+	f.Float64Var(&o.plan.Rate, "rate", 0, "requests a second, at Poisson times")
+	f.IntVar(&o.plan.Streams, "streams", 0, "requests at once; default 1 without --rate")
+	f.DurationVar(&o.plan.Duration, "duration", 0, "no request begins after it")
+	f.IntVar(&o.plan.Requests, "requests", 0, "most requests; default 100 without --duration")
+	f.IntVar(&o.plan.In, "in", 512, "prompt tokens of a request")
+	f.IntVar(&o.plan.Out, "out", 128, "tokens to generate")
+	f.Float64Var(&o.plan.Share, "prefix-share", 0, "part of each prompt that all share")
+	f.Float64Var(&o.plan.Cancel, "cancel", 0, "part of the requests that hang up midway")
+	f.Uint64Var(&o.plan.Seed, "seed", 1, "of prompts and times")
+	f.StringVar(&o.trace, "trace", "", "`FILE` of requests in the form of the Mooncake traces")
+	f.Float64Var(&o.speed, "speed", 1, "how much faster than it was the trace runs")
+	f.StringVar(&o.slo, "slo", "", "`TARGETS` of a good request: ttft=2s,tpot=80ms,e2e=30s")
+	f.IntVar(&o.warmup, "warmup", 5, "requests before the measured ones")
+	f.StringVar(&o.json, "json", "", "save the result as JSON in `FILE`")
+	f.StringVar(&o.page, "html", "", "save a page with plots as `FILE`")
+}
+
+// run measures and saves.
+func (o *benchOptions) run(ctx context.Context, s streams) error {
+	measure := o.benchModel.run
+	if o.url != "" {
+		measure = o.benchLoad.run
+	}
+	result, err := measure(ctx, s)
+	if err != nil {
+		return err
+	}
+	result.When = time.Now()
+	if o.json != "" {
+		if err := result.Save(o.json); err != nil {
+			return fmt.Errorf("save the result: %w", err)
+		}
+		fmt.Fprintf(s.err, "saved %s · compare: engine bench compare %s AFTER.json\n",
+			o.json, o.json)
+	}
+	if o.page == "" {
+		return nil
+	}
+	page, err := os.Create(o.page)
+	if err != nil {
+		return fmt.Errorf("save the page: %w", err)
+	}
+	if err := result.WritePage(page); err != nil {
+		page.Close()
+		return fmt.Errorf("save the page: %w", err)
+	}
+	return page.Close()
+}
