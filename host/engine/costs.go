@@ -13,6 +13,8 @@ type costFit struct {
 	// Weighted sums over steps: of 1, x and z, of their products, and of y, xy and zy, with x =
 	// tokens, z = the sum of their contexts, and y = seconds.
 	n, x, z, xx, xz, zz, y, xy, zy float64
+	// known is the latest fit of steps that differed: an engine at full load makes equal ones.
+	known fitted
 }
 
 // fade is how much of a step's weight is left after the next one.
@@ -38,16 +40,20 @@ type fitted struct {
 	contextPS    uint32
 }
 
-// fit returns the costs; zero while the steps seen cannot tell them apart. The context's share is
-// taken away first: where it cannot be told, or would be negative, it is 0 and the rest is fitted
-// without it.
+// fit returns the costs; zero before the first step. While all steps seen have the same number of
+// tokens they are those of the latest steps that had not, or all of a step's time is its tokens'.
+// The context's share is taken away first: where it cannot be told, or would be negative, it is 0
+// and the rest is fitted without it.
 func (c *costFit) fit() fitted {
 	mx, mz, my := c.x/max(c.n, 1), c.z/max(c.n, 1), c.y/max(c.n, 1)
 	// Sums of squares and products around the means.
 	sxx, szz, sxz := c.xx-c.n*mx*mx, c.zz-c.n*mz*mz, c.xz-c.n*mx*mz
 	sxy, szy := c.xy-c.n*mx*my, c.zy-c.n*mz*my
 	if c.n < 2 || sxx <= 1e-9*c.xx {
-		return fitted{}
+		if c.known == (fitted{}) && c.x > 0 {
+			return fitted{token: time.Duration(c.y / c.x * 1e9)}
+		}
+		return c.known
 	}
 	slope, context := sxy/sxx, 0.0
 	if det := sxx*szz - sxz*sxz; c.n >= 3 && det > 1e-6*sxx*szz {
@@ -58,10 +64,11 @@ func (c *costFit) fit() fitted {
 	}
 	slope = max(slope, 0)
 	base := max(my-slope*mx-context*mz, 0)
-	return fitted{
+	c.known = fitted{
 		fixed: time.Duration(base * 1e9), token: time.Duration(slope * 1e9),
 		contextPS: uint32(min(context*1e12, 1<<32-1)),
 	}
+	return c.known
 }
 
 // stepCosts is what policies are told about time and the links.
