@@ -141,8 +141,9 @@ var layout = []row{
 	{pkg: "plugins/plugintest", imports: "abi plugins", outside: "testing"},
 
 	{
-		pkg:   "examples/plugins",
-		tests: "abi plugins plugins/authortools plugins/builtin plugins/plugintest",
+		pkg: "examples/plugins",
+		tests: "abi host/batch host/engine host/generation host/kvcache host/scheduler " +
+			"host/transfer plugins plugins/authortools plugins/builtin plugins/plugintest",
 	},
 	{pkg: "examples/plugins/*", imports: "abi abi/guest/go", tests: "plugins plugins/plugintest"},
 

@@ -8,7 +8,7 @@
 //! fixed share of the tokens, by deadline, so that nobody is forgotten.
 #![no_std]
 
-use pol::abi::CODE_OUT_OF_MEMORY;
+use pol::abi::{CODE_OUT_OF_MEMORY, STATE_RUNNING};
 use pol::{policy, take, Chunks, Config, Decision, Error, Header, Key, Order, Out, Policy, Record, Step};
 
 /// How many deadlines to come are looked at in a step.
@@ -18,32 +18,80 @@ const REASON_IN_TIME: u16 = 1;
 const REASON_RELEGATED: u16 = 2;
 const REASON_LATE: u16 = 3;
 
-/// What the engine's cost figures say of a prompt's work, in nanoseconds.
+/// What the engine's cost figures say of work, in nanoseconds, the margin included.
 struct Costs {
-    per_token: u64,
+    token: u64,
+    /// What a step costs before its first prompt token: the fixed cost, and its decodes.
+    begin: u64,
+    /// The part of that which each prompt token has to bear in a full step.
+    share: u64,
     ctx_ps: u64,
     percent: u64,
 }
 
 impl Costs {
-    /// A step's fixed cost and its decodes are shared by the prompt tokens that it has room for.
     fn of(h: &Header, margin: u64) -> Costs {
         let token = u64::from(h.cost_token_ns);
-        let step = u64::from(h.cost_fixed_us) * 1000 + u64::from(h.decode_tokens) * token;
+        let begin = u64::from(h.cost_fixed_us) * 1000 + u64::from(h.decode_tokens) * token;
         let room = u64::from(h.token_budget.saturating_sub(h.decode_tokens)).max(1);
-        Costs {
-            per_token: token.saturating_add(step / room),
-            ctx_ps: u64::from(h.cost_ctx_ps),
-            percent: 100 + margin,
+        let (ctx_ps, percent) = (u64::from(h.cost_ctx_ps), 100 + margin);
+        Costs { token, begin, share: begin / room, ctx_ps, percent }
+    }
+
+    fn with_margin(&self, ns: u64) -> u64 {
+        ns.saturating_mul(self.percent) / 100
+    }
+
+    /// Of one token more of a prompt with this context behind it.
+    fn per_token(&self, context: u64) -> u64 {
+        self.with_margin(self.token.saturating_add(context.saturating_mul(self.ctx_ps) / 1000))
+    }
+
+    /// Of all that is left of a prompt, with its part of what the steps cost before.
+    fn work(&self, r: &Record) -> u64 {
+        let n = u64::from(r.remaining_prefill);
+        let context = done(r) + n / 2;
+        n.saturating_mul(self.per_token(context).saturating_add(self.with_margin(self.share)))
+    }
+}
+
+fn done(r: &Record) -> u64 {
+    u64::from(r.prompt_tokens.saturating_sub(r.remaining_prefill))
+}
+
+/// A step as far as it is planned. It must end before the first deadline of those that end with it:
+/// what would make it longer waits for the next one.
+struct Length {
+    costs: Costs,
+    known: bool,
+    so_far: u64,
+    most: u64,
+}
+
+impl Length {
+    fn of(h: &Header, costs: Costs) -> Length {
+        let so_far = costs.with_margin(costs.begin);
+        Length { so_far, costs, known: h.cost_token_ns > 0, most: u64::MAX }
+    }
+
+    /// How many of so many tokens still fit.
+    fn fits(&self, r: &Record, tokens: u32) -> u32 {
+        let each = self.costs.per_token(done(r) + u64::from(tokens) / 2).max(1);
+        let fits = self.most.saturating_sub(self.so_far) / each;
+        if self.known {
+            fits.min(u64::from(tokens)) as u32
+        } else {
+            tokens
         }
     }
 
-    fn work(&self, r: &Record) -> u64 {
-        let n = u64::from(r.remaining_prefill);
-        let done = u64::from(r.prompt_tokens.saturating_sub(r.remaining_prefill));
-        let attention = n.saturating_mul(done + n / 2).saturating_mul(self.ctx_ps) / 1000;
-        let all = n.saturating_mul(self.per_token).saturating_add(attention);
-        all.saturating_mul(self.percent) / 100
+    /// The step gets these tokens of a request; one that ends with them has so much time left.
+    fn add(&mut self, r: &Record, tokens: u32, left: u64) {
+        let each = self.costs.per_token(done(r) + u64::from(tokens) / 2);
+        self.so_far = self.so_far.saturating_add(each.saturating_mul(u64::from(tokens)));
+        if tokens == r.remaining_prefill {
+            self.most = self.most.min(left);
+        }
     }
 }
 
@@ -123,6 +171,11 @@ fn place(within_ns: i64, r: &Record) -> Option<Key> {
     }
 }
 
+/// The nanoseconds until a request is due.
+fn left(within_ns: i64, h: &Header, r: &Record) -> u64 {
+    due(within_ns, r).saturating_sub(h.now_ns).max(0) as u64
+}
+
 impl Edf {
     /// Puts aside what cannot be in time. Returns how many of the order are late already, and where the
     /// look ahead ends.
@@ -134,16 +187,16 @@ impl Edf {
             return (late, late); // Nothing is known of time: plain earliest deadline first.
         }
         let costs = Costs::of(h, self.margin);
-        let mut free_at = h.now_ns.max(0) as u64;
+        let mut before = 0u64; // The work up to here, without what is put aside.
         self.heap.len = 0;
         for &slot in &self.order.slots()[late..end] {
             let r = step.record(slot);
             let work = costs.work(r);
             self.heap.push(work, slot);
-            free_at = free_at.saturating_add(work);
-            if free_at > due(self.within_ns, r).max(0) as u64 {
+            before = before.saturating_add(work);
+            if before > left(self.within_ns, h, r) {
                 let (work, slot) = self.heap.pop();
-                free_at = free_at.saturating_sub(work);
+                before = before.saturating_sub(work);
                 self.aside[slot as usize] = true;
             }
         }
@@ -162,6 +215,8 @@ impl Edf {
             passed.chain(relegated.map(|&slot| (slot, REASON_RELEGATED))).peekable();
         let mut chunks = Chunks::of(step.header);
         let most = i64::from(step.header.token_budget) * 100;
+        let mut starts = step.header.max_admit;
+        let mut length = Length::of(step.header, Costs::of(step.header, self.margin));
         loop {
             let paid = background.peek().map_or(false, |&(slot, _)| {
                 let tokens = chunks.clone().take(step.record(slot).remaining_prefill);
@@ -176,16 +231,26 @@ impl Edf {
                 None => return,
             };
             let r = step.record(slot);
-            let tokens = match chunks.take(r.remaining_prefill) {
+            if r.state & STATE_RUNNING == 0 {
+                if starts == 0 {
+                    continue; // The host would not let it in: the tokens are for those begun.
+                }
+                starts -= 1;
+            }
+            let longest = chunks.clone().take(r.remaining_prefill).unwrap_or(0);
+            let tokens = match chunks.take_within(r.remaining_prefill, length.fits(r, longest)) {
                 Some(tokens) => tokens,
                 None => return,
             };
+            let timely = reason == REASON_IN_TIME;
+            let time = if timely { left(self.within_ns, step.header, r) } else { u64::MAX };
+            length.add(r, tokens, time);
             let id_low = r.id as u32;
             if !out.add(Decision { slot, tokens, id_low, reason, ..Decision::default() }) {
                 return;
             }
             self.claim += i64::from(tokens) * self.background;
-            if reason != REASON_IN_TIME {
+            if !timely {
                 self.claim -= i64::from(tokens) * 100;
             }
             self.claim = self.claim.clamp(0, most);

@@ -182,23 +182,47 @@ static int paid(const pol_step *step, const pol_chunks *chunks, uint32_t slot) {
     return slot != NONE && claim >= (int64_t)pol_chunk(&trial, pol_at(step, slot)->remaining_prefill) * 100;
 }
 
-/* run_all lists requests until the step is full: the oldest when its claim pays for it, else by affinity. */
+/* choose is the next request: the oldest when its claim pays for it, else by affinity. */
+static uint32_t choose(const pol_step *step, const pol_chunks *chunks, cursor *ages, cursor *matches, cursor *members,
+                       uint16_t *reason) {
+    uint32_t oldest = next(ages, step);
+    *reason = REASON_OLDEST;
+    if (paid(step, chunks, oldest)) return oldest;
+    uint32_t alike = pick(step, matches, members, reason);
+    if (alike != NONE) return alike;
+    *reason = REASON_OLDEST;
+    return oldest;
+}
+
+/* may_start says whether a waiting request will be let in, and takes its place if so. */
+static int may_start(const pol_record *r, const pol_chunks *chunks, pol_pages *pages, uint32_t *starts) {
+    pol_chunks trial = *chunks;
+    if (*starts == 0 || !pol_pages_take(pages, r, pol_chunk(&trial, r->remaining_prefill))) return 0;
+    --*starts;
+    return 1;
+}
+
+/* run_all lists requests until the step is full. Once somebody is not let in, only those that are begun go on: what
+ * is listed and does not run would be charged, and would change the group. */
 static void run_all(const pol_step *step, pol_out *out) {
     pol_chunks chunks = pol_chunks_of(step->header);
+    pol_pages pages = pol_pages_of(step->header);
+    uint32_t starts = step->header->max_admit, closed = 0;
     cursor ages = from(&by_age, 0), matches = from(&by_match.order, 0);
     cursor members = from(&by_group.order, group_start(hot));
     for (;;) {
-        uint16_t reason = REASON_OLDEST;
-        uint32_t slot = next(&ages, step);
-        if (!paid(step, &chunks, slot)) {
-            uint32_t alike = pick(step, &matches, &members, &reason);
-            if (alike != NONE) slot = alike;
-            else reason = REASON_OLDEST;
+        uint16_t reason = REASON_CACHED;
+        uint32_t slot = closed ? next(&matches, step) : choose(step, &chunks, &ages, &matches, &members, &reason);
+        if (slot == NONE) return;
+        const pol_record *r = pol_at(step, slot);
+        if ((r->state & POL_STATE_RUNNING) == 0) {
+            if (closed) return; /* those begun stand first */
+            closed = !may_start(r, &chunks, &pages, &starts);
+            if (closed && out->len > 0) continue;
         }
-        if (slot == NONE || !run(step, out, &chunks, slot, reason)) return;
-        uint64_t hash = pol_at(step, slot)->prefix_hash;
-        if (reason == REASON_OLDEST || hash == hot) continue;
-        hot = hash;
+        if (!run(step, out, &chunks, slot, reason)) return;
+        if (reason == REASON_OLDEST || r->prefix_hash == hot) continue;
+        hot = r->prefix_hash;
         members = from(&by_group.order, group_start(hot));
     }
 }

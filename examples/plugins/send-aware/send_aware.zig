@@ -110,8 +110,6 @@ const SendAware = struct {
             if (i > max_peers) break;
             const rate = if (peer.link_bytes_per_us > 0) peer.link_bytes_per_us else h.link_bytes_per_us;
             self.watch(h, &self.links[i], peer.backlog_bytes, rate);
-            // Nobody is there to send to.
-            if (peer.state != 1) self.links[i].paused = true;
         }
     }
 

@@ -26,7 +26,12 @@ impl Chunks {
 
     /// Takes the longest chunk for a prompt with this much remaining; None: nothing fits.
     pub fn take(&mut self, remaining: u32) -> Option<u32> {
-        let mut n = remaining.min(self.max).min(self.left);
+        self.take_within(remaining, self.max)
+    }
+
+    /// Takes the longest chunk of at most so many tokens.
+    pub fn take_within(&mut self, remaining: u32, most: u32) -> Option<u32> {
+        let mut n = remaining.min(self.max).min(self.left).min(most);
         if n < remaining && self.align > 1 {
             n -= n % self.align;
         }
