@@ -66,6 +66,7 @@ var layout = []row{
 		tests: "host/model/embedded host/tokenizer github.com/santhosh-tekuri/jsonschema",
 	},
 	{pkg: "host/placement"},
+	{pkg: "host/trace", outside: "otlp.go:net/http", tests: "net/http"},
 	{pkg: "host/model/mmap", outside: "syscall"},
 	{pkg: "host/model/safetensors", imports: "host/model/mmap"},
 	{pkg: "host/model/gguf", imports: "host/model/mmap", tests: "host/tokenizer"},
@@ -109,7 +110,7 @@ var layout = []row{
 	{
 		pkg: "host/api",
 		imports: "host/access host/constrain host/generation host/model/safetensors " +
-			"host/openai host/sample host/tokenizer",
+			"host/openai host/sample host/tokenizer host/trace",
 		outside: "net net/http",
 		tests:   "host/model/embedded",
 	},
@@ -120,7 +121,7 @@ var layout = []row{
 	{pkg: "host/admin", imports: "plugins", outside: "net/http"},
 	{
 		pkg:     "host/router",
-		imports: "host/generation host/openai host/placement host/tokenizer",
+		imports: "host/generation host/openai host/placement host/tokenizer host/trace",
 		outside: "net net/http",
 	},
 

@@ -58,7 +58,7 @@ decides which requests run next and may be swapped while streams go on.`,
 	root.AddCommand(runCommand(), serveCommand(), reloadCommand(), tokenizeCommand())
 	root.AddCommand(pullCommand(), quantizeCommand(), benchCommand())
 	root.AddCommand(modelsCommand(), topCommand(), metricsCommand(),
-		drainCommand(), explainCommand(), instancesCommand())
+		drainCommand(), explainCommand(), instancesCommand(), traceCommand())
 	root.AddCommand(policyCommand(), configCommand(), versionCommand(), compilePolicyCommand(),
 		tracePolicyCommand())
 	dress(root)

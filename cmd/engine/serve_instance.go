@@ -38,6 +38,7 @@ type instance struct {
 	router  *fronted    // nil unless this is one
 	front   *api.Server // what answers requests
 	drain   draining
+	traces  traces
 	who     admin.State // the part of it that never changes
 
 	model    *loaded   // nil on a router
@@ -94,6 +95,9 @@ func (i *instance) open(ctx context.Context, s streams) error {
 	if i.secured, err = i.certificate(); err != nil { // Before the model, which may take long.
 		return err
 	}
+	if err = i.openTraces(); err != nil {
+		return fmt.Errorf("telemetry.otlp: %w", err)
+	}
 	i.loading = newLoading(s.err, i.log)
 	i.who = admin.State{Node: i.cfg.NodeName(), Role: string(i.cfg.Node.Role), Version: release}
 	i.gate, i.meter = access.New(accessRules(i.cfg), time.Now), newMeter(time.Now)
@@ -144,7 +148,7 @@ func (i *instance) openEngine(ctx context.Context) error {
 	s := setup{cfg: i.cfg, role: i.cfg.Node.Role, model: i.model.model,
 		drafts: i.model.drafts, hidden: i.model.api.Hidden,
 		context:  i.model.api.Context,
-		policies: i.policies, watch: watch, address: address, log: i.log}
+		policies: i.policies, watch: watch, address: address, log: i.log, traces: &i.traces}
 	if i.engine, err = s.start(ctx); err != nil {
 		return err
 	}
@@ -168,7 +172,9 @@ func (i *instance) server(o api.Options) *api.Server {
 	o.MaxBody, o.MaxStop, o.MaxConnections = int64(c.MaxBody), c.MaxStop, i.maxConnections()
 	o.MaxN, o.MaxHeader = c.MaxN, int(c.MaxHeader)
 	o.RequestTimeout, o.WriteTimeout = c.RequestTimeout, c.WriteTimeout
-	o.KeepAlive, o.Watch = c.SSEKeepalive, httpWatch{i.metrics, i.meter}
+	o.KeepAlive, o.Watch = c.SSEKeepalive, httpWatch{metrics: i.metrics, meter: i.meter,
+		router: i.cfg.Node.Role == config.RoleRouter}
+	o.Tracer, o.Ring = i.traces.tracer, i.traces.ring
 	o.Gate, o.Page, o.LogPrompts = i.gate, i.page(), i.cfg.Telemetry.LogPrompts
 	i.drained(&o)
 	o.Stalled, o.Stall = i.stalled, i.cfg.Scheduler.Stall
@@ -231,6 +237,7 @@ func (i *instance) openAdmin() error {
 		return err
 	}
 	o := admin.Options{Reload: i.reload, State: i.state, Drain: i.drainCall,
+		Trace:     i.traceDocument,
 		Dashboard: metrics.Dashboard(), Limits: policyLimits(i.cfg)}
 	if i.router != nil {
 		o.Fleet = fleet{i.router, i.metrics}
@@ -259,6 +266,7 @@ func (i *instance) close() {
 	if i.servers != nil {
 		i.servers.close()
 	}
+	i.traces.tracer.Close()
 	if i.policies != nil {
 		_ = i.policies.Close() // Nothing decides any more.
 	}

@@ -28,9 +28,10 @@ type setup struct {
 	// pages is the size of the pool; 0 means what the configuration and the memory say.
 	pages      int
 	policies   *policies
-	watch      *watch // nil hears nothing
-	hidden     int    // width of the vectors that prompts may hold
-	address    string // of the internal listener, for senders
+	watch      *watch  // nil hears nothing
+	hidden     int     // width of the vectors that prompts may hold
+	address    string  // of the internal listener, for senders
+	traces     *traces // nil records nothing
 	log        *slog.Logger
 	prefixSize int64 // bytes of one page in all models, filled in
 }
@@ -75,6 +76,7 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 	if s.watch != nil {
 		o.Watch = s.watch
 	}
+	s.traces.attach(&o)
 	r.engine = engine.New(o)
 	if err := s.connect(r); err != nil {
 		return nil, err

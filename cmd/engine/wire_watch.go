@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/kvrelay/engine/host/api"
 	"github.com/kvrelay/engine/host/engine"
 	"github.com/kvrelay/engine/host/metrics"
 	"github.com/kvrelay/engine/host/openai"
@@ -168,6 +169,7 @@ func (w *watch) count(direction metrics.Direction, e transfer.Event) {
 type httpWatch struct {
 	metrics *metrics.Metrics
 	meter   *meter
+	router  bool // this instance is one
 }
 
 // Answered counts everywhere; only what asks for tokens is a request to the meter.
@@ -179,6 +181,28 @@ func (w httpWatch) Answered(route string, status int) {
 		w.meter.answered(status)
 	case "refused":
 		w.meter.turnedAway(status)
+	}
+}
+
+// Timed tells how the time to the first token was spent. On a router, which computes no tokens, it
+// is also the only one who knows when they came.
+func (w httpWatch) Timed(t api.Timed) {
+	if t.Front && t.First {
+		t.Timing.Each(w.metrics.FirstTokenPhase)
+	}
+	if !w.router {
+		return
+	}
+	each := t.Took / time.Duration(max(1, t.Tokens))
+	switch {
+	case t.First:
+		w.metrics.FirstToken(t.Took)
+		w.meter.token(true, t.Took)
+	default:
+		for range t.Tokens {
+			w.metrics.BetweenTokens(each)
+			w.meter.token(false, each)
+		}
 	}
 }
 

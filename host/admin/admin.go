@@ -56,6 +56,8 @@ type Options struct {
 	Drain func(ctx context.Context, ask Drain) (Drained, error)
 	// Fleet changes who stands behind a router; nil on an instance that is none.
 	Fleet Fleet
+	// Trace writes the latest events as a document for Perfetto and Chrome.
+	Trace func(w io.Writer) error
 	// Dashboard is the dashboard for Grafana.
 	Dashboard []byte
 }
@@ -150,6 +152,7 @@ func Handler(o Options) http.Handler {
 	mux.HandleFunc("GET /instances", answer(s.instances))
 	mux.HandleFunc("POST /instances", answer(s.changeInstances))
 	mux.HandleFunc("GET /state", answer(s.state))
+	mux.HandleFunc("GET /trace", s.trace)
 	mux.HandleFunc("GET /dashboard", s.dashboard)
 	return mux
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 )
@@ -90,6 +91,17 @@ type Instance struct {
 // state answers with what the instance does now.
 func (s *server) state(ctx context.Context, _ []byte) (State, error) {
 	return s.options.State(ctx), nil
+}
+
+// trace answers with the latest events, as long as the document may be.
+func (s *server) trace(w http.ResponseWriter, _ *http.Request) {
+	var text bytes.Buffer
+	if err := s.options.Trace(&text); err != nil {
+		write(w, http.StatusBadRequest, Failure{err.Error()})
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text.Bytes()) // An operator who is gone notices nothing.
 }
 
 // dashboard answers with the dashboard for Grafana.

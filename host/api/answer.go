@@ -29,8 +29,11 @@ type answer struct {
 	offset int         // characters of the whole text so far, by tokens
 	output int         // tokens so far
 	ttft   time.Duration
-	begun  time.Time
-	said   strings.Builder // what was given out, kept for the log alone
+	timing openai.Timing // of the time to the first token
+	front  bool          // Its client is an application, not a router.
+	// arrived is when the request came, begun when the source was asked; last is its latest token.
+	arrived, begun, last time.Time
+	said                 strings.Builder // what was given out, kept for the log alone
 }
 
 // piece is what an answer adds. Finish is set in the last one, Err instead when it failed.
@@ -42,6 +45,8 @@ type piece struct {
 	calls    []openai.CallDelta
 	finish   generation.Finish
 	report   generation.Report
+	first    bool          // its tokens are the answer's first
+	gap      time.Duration // since the tokens before
 	err      *openai.Error
 }
 
@@ -54,7 +59,8 @@ const primer = 8
 // newAnswer prepares the text of a continuation; of a chat's answer with no context.
 func newAnswer(t *task, index int, ask generation.Request) *answer {
 	a := &answer{index: index, ask: ask, source: t.begin, words: t.model.Tokenizer,
-		text: t.model.Tokenizer.NewStream(true), begun: time.Now(), ready: make(chan struct{})}
+		text: t.model.Tokenizer.NewStream(true), begun: time.Now(), ready: make(chan struct{}),
+		front: t.front, arrived: t.arrived}
 	a.stops.stops = t.options.Stop
 	if t.style != nil {
 		a.calls = newCallParser(*t.style, t.forced)
@@ -83,6 +89,7 @@ func (a *answer) follow(ctx context.Context) *openai.Error {
 	}
 	select {
 	case <-a.first.ready:
+		a.arrived = time.Now() // It could not have come earlier.
 		return wireError(a.begin(ctx))
 	case <-ctx.Done():
 		return wireError(ctx.Err())
@@ -93,7 +100,7 @@ func (a *answer) follow(ctx context.Context) *openai.Error {
 func (a *answer) next(ctx context.Context) piece {
 	update, err := a.stream.Next(ctx)
 	if a.output == 0 {
-		a.ttft = time.Since(a.begun)
+		a.ttft = time.Since(a.arrived)
 		a.offset = utf8.RuneCountInString(a.echo)
 	}
 	if err != nil {
@@ -101,6 +108,7 @@ func (a *answer) next(ctx context.Context) piece {
 	}
 	p := piece{answer: a, text: a.echo, finish: update.Finish, report: update.Report}
 	a.echo = ""
+	a.clock(&p, len(update.Tokens))
 	for i, id := range update.Tokens {
 		a.output++
 		p.tokens = append(p.tokens, id)
@@ -121,6 +129,20 @@ func (a *answer) next(ctx context.Context) piece {
 		}
 	}
 	return a.parsed(p)
+}
+
+// clock notes when tokens came.
+func (a *answer) clock(p *piece, tokens int) {
+	if tokens == 0 {
+		return
+	}
+	now := time.Now()
+	if p.first = a.output == 0; p.first {
+		a.timing = a.split(p.report)
+	} else {
+		p.gap = now.Sub(a.last)
+	}
+	a.last = now
 }
 
 // marker is the text of a special token that begins or ends tool calls.

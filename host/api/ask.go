@@ -17,7 +17,7 @@ func (s *Server) ask(x *exchange, m *Model, o *openai.Options) (generation.Reque
 	d := m.Defaults
 	r := generation.Request{
 		ID: o.User, RequestID: x.id, MaxTokens: value(o.MaxTokens, d.MaxTokens),
-		Emitted:   o.Emitted,
+		Emitted: o.Emitted, Traceparent: x.span.Context(),
 		MinTokens: value(o.MinTokens, 0), Logprobs: o.Logprobs, TopLogprobs: o.TopLogprobs,
 		IgnoreEOS: o.IgnoreEOS, PinPrompt: o.PinPrompt,
 		Sampling: sample.Params{

@@ -120,6 +120,7 @@ func (s *Server) remoteSend(x *exchange) {
 	answer := openai.RemoteSendResponse{Status: "ok", SentTokens: sent.Tokens}
 	if x.r.Header.Get(openai.HeaderReport) != "" {
 		answer.Chunks, answer.Queue = sent.Chunks, openai.Milliseconds(sent.Queue)
+		answer.Prefill = openai.Milliseconds(sent.Prefill)
 	}
 	s.reply(x, answer)
 }
@@ -137,7 +138,7 @@ func (s *Server) startGenerate(x *exchange) {
 		return
 	}
 	var begun atomic.Bool // The first answer uses the reservation; the others find its prompt.
-	s.complete(x, &call.Completion,
+	s.complete(x, &call.Completion, false,
 		func(ctx context.Context, ask generation.Request) (generation.Stream, error) {
 			if begun.Swap(true) {
 				return s.options.Source.Generate(ctx, ask)

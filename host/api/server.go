@@ -19,6 +19,7 @@ import (
 	"github.com/kvrelay/engine/host/access"
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/trace"
 )
 
 // Options are what a server serves and its bounds.
@@ -66,6 +67,10 @@ type Options struct {
 	// LogPrompts puts prompts and outputs in the log.
 	LogPrompts bool
 
+	// Tracer records spans, Ring the latest events; nil records none.
+	Tracer *trace.Tracer
+	Ring   *trace.Ring
+
 	Watch Watch
 	Log   *slog.Logger
 }
@@ -78,6 +83,19 @@ type Watch interface {
 	Rejected(code string)
 	// Connections is the change in open connections.
 	Connections(change int)
+	// Timed is called with the tokens of an answer as they come.
+	Timed(Timed)
+}
+
+// Timed says how long tokens took: since the request came for the first of an answer, since those
+// before for the others.
+type Timed struct {
+	// Front says that an application asked, First that they are an answer's first.
+	Front, First bool
+	Took         time.Duration
+	Tokens       int
+	// Timing is how Took was spent; of the first alone.
+	Timing openai.Timing
 }
 
 // Server answers HTTP requests.
@@ -96,6 +114,16 @@ func (s *Server) counted(handle func(*exchange)) func(*exchange) {
 	return func(x *exchange) {
 		s.active.Add(1)
 		defer s.active.Add(-1)
+		x.span = s.options.Tracer.Start(x.r.Method+" "+x.r.URL.Path, trace.Server,
+			x.r.Header.Get(trace.Header))
+		defer func() {
+			failure := ""
+			if code := x.w.status(); code >= http.StatusBadRequest {
+				failure = http.StatusText(code)
+				x.span.Set("http.response.status_code", code)
+			}
+			x.span.End(failure)
+		}()
 		handle(x)
 	}
 }
@@ -131,6 +159,7 @@ type deaf struct{}
 func (deaf) Answered(string, int) {}
 func (deaf) Rejected(string)      {}
 func (deaf) Connections(int)      {}
+func (deaf) Timed(Timed)          {}
 
 // API serves the listener of applications.
 func (s *Server) API() http.Handler {
@@ -173,6 +202,8 @@ type exchange struct {
 	accepted time.Time
 	visit    *access.Visit // nil where nobody is asked
 	held     held          // room for its body
+	span     *trace.Span   // nil where none is recorded
+	timed    bool          // the header with the timing is set
 }
 
 // route is a method and a path, exact or ending in /.

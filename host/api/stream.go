@@ -37,6 +37,7 @@ func (s *Server) stream(ctx context.Context, x *exchange, t *task, st streaming)
 				return
 			}
 			s.note(t, p)
+			s.timed(x, p)
 			if p.err != nil {
 				s.done(x, t, p, p.err)
 				s.failStream(x, &st, p.err)

@@ -249,6 +249,9 @@ type Telemetry struct {
 	LogLevel   string // debug, info, warn, error
 	LogFormat  string // auto, text, json
 	LogPrompts bool
+	// TraceEvents are kept for `engine trace`; 0 is off.
+	TraceEvents int
+	OTLP        string // address of a collector; "" is off
 }
 
 // Shutdown is [shutdown].

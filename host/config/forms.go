@@ -16,13 +16,14 @@ type form struct {
 
 // The forms of the file.
 var (
-	nameForm     = &form{"a name", checkName}
-	listenForm   = &form{"an address to listen on", checkListen}
-	hostPortForm = &form{"a host:port", checkHostPort}
-	peerForm     = &form{"a network or a host name", checkPeer}
-	urlForm      = &form{"the URL of an instance", checkURL}
-	digestForm   = &form{"a SHA-256 digest", checkDigest}
-	originForm   = &form{"the origin of web pages", checkOrigin}
+	nameForm      = &form{"a name", checkName}
+	listenForm    = &form{"an address to listen on", checkListen}
+	hostPortForm  = &form{"a host:port", checkHostPort}
+	peerForm      = &form{"a network or a host name", checkPeer}
+	urlForm       = &form{"the URL of an instance", checkURL}
+	collectorForm = &form{"the URL of a collector", checkCollector}
+	digestForm    = &form{"a SHA-256 digest", checkDigest}
+	originForm    = &form{"the origin of web pages", checkOrigin}
 )
 
 // nameMax bounds names: they label metrics and name sockets and files.
@@ -141,6 +142,19 @@ func checkURL(s string) string {
 		return `write host and port: "http://HOST:PORT"`
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return `leave out what follows the port: "http://` + u.Host + `"`
+	}
+	return ""
+}
+
+// checkCollector takes "" too: no collector.
+func checkCollector(s string) string {
+	u, err := url.Parse(s)
+	switch {
+	case s == "":
+		return ""
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" ||
+		u.RawQuery != "" || u.Fragment != "":
+		return `write "http://HOST:PORT", or with a path that is not /v1/traces`
 	}
 	return ""
 }

@@ -78,6 +78,17 @@ var telemetryKeys = []row{
 		def: `false`, doc: "prompts and outputs in the log",
 	},
 	{
+		table: "telemetry", key: "trace_events",
+		at:  func(c *Config) any { return &c.Telemetry.TraceEvents },
+		def: `32768`, least: "0", most: "65536",
+		doc: "latest events kept for `engine trace`, about 100 bytes each; 0 = off",
+	},
+	{
+		table: "telemetry", key: "otlp", at: func(c *Config) any { return &c.Telemetry.OTLP },
+		def: `""`, form: collectorForm, foreign: []string{"otlp_traces_endpoint", "otlp_endpoint"},
+		doc: `collector of spans (OTLP/HTTP, JSON), such as "http://127.0.0.1:4318"; "" = off`,
+	},
+	{
 		table: "shutdown", key: "drain_timeout",
 		at:  func(c *Config) any { return &c.Shutdown.DrainTimeout },
 		def: `"30s"`, least: `"0s"`, most: `"24h"`,

@@ -60,6 +60,8 @@ type Options struct {
 	Clock func() time.Duration
 	// Watch hears what metrics and logs are made of; nil hears nothing.
 	Watch Watch
+	// Trace hears what happened to whom, on the loop's goroutine; nil hears nothing.
+	Trace func(Happening)
 	Log   *slog.Logger
 }
 
@@ -174,7 +176,7 @@ func (e *Engine) conclude(t *turn) {
 		e.abandon(t.plan, t.err)
 		return
 	}
-	e.countChunks(t.plan, t.at.run)
+	e.countChunks(t.plan, t.at)
 	ended := e.commit(t.plan, t.logits)
 	t.at.deliver = e.Now()
 	e.deliver(t.plan, ended)
@@ -259,16 +261,23 @@ func (e *Engine) commit(plan *scheduler.Plan, logits [][]float32) []outcome {
 
 // countChunks notes in the reports which prompts this step worked on. A request has left the queue
 // when the first step that computes for it began to.
-func (e *Engine) countChunks(plan *scheduler.Plan, began time.Duration) {
+func (e *Engine) countChunks(plan *scheduler.Plan, at stages) {
 	for _, chunk := range plan.Chunks {
 		r := e.requests[chunk.ID]
 		if chunk.Decode {
 			continue
 		}
 		if r.report.Chunks == 0 && r.kind != scheduler.PrepareReceive {
-			r.report.Queue = began - r.accepted
+			r.report.Queue = at.run - r.accepted
 		}
 		r.report.Chunks++
+		if r.story.begun == 0 {
+			r.story.begun = at.run
+		}
+		if r.story.started > 0 && r.report.Wait == 0 {
+			r.report.Wait = at.run - r.story.started
+		}
+		e.tellChunk(r, chunk, at)
 	}
 }
 

@@ -30,6 +30,7 @@ func (e *Engine) hearSend(event transfer.Event) {
 		e.queueSend(r, event.From)
 	case transfer.Done:
 		e.scheduler.Acknowledge(r.id)
+		e.tellTransfer(r, event)
 		info, _ := e.scheduler.Info(r.id)
 		e.endSend(r, generation.Sent{Tokens: r.send.window.Len(), Cached: info.Cached,
 			Bytes: event.Bytes, Elapsed: event.Elapsed}, nil)
@@ -58,6 +59,7 @@ func (e *Engine) hearReceive(event transfer.Event) {
 		_ = e.scheduler.Receiving(r.id) // A second writer finds it receiving already.
 	case transfer.Delivered:
 		res.writing, res.delivered = false, true
+		e.tellTransfer(r, event)
 		r.report.BytesSent, r.report.Transfer = event.Bytes, event.Elapsed
 		must(e.scheduler.Delivered(r.id, res.end))
 		e.leased(r)
@@ -65,6 +67,7 @@ func (e *Engine) hearReceive(event transfer.Event) {
 		e.resolveCommit(r)
 	case transfer.Failed:
 		res.writing, res.failed = false, event.Err
+		e.tellTransfer(r, event)
 		e.leased(r)
 		e.resolveStart(r)
 		e.resolveCommit(r)

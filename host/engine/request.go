@@ -28,6 +28,7 @@ type request struct {
 	started     bool         // of a prepared request: it generates by itself now
 	released    bool         // whoever prepared it wants it no more: that is no failure
 	send        *send        // of a remote send
+	story       story
 }
 
 // admission bounds the requests on their way in, before the scheduler's own queue can count them.
@@ -152,6 +153,8 @@ func (e *Engine) deliverToken(out outcome, now time.Duration) {
 	if r.first == 0 {
 		r.first = now
 		e.describe(r)
+		e.tellPrefill(r, now)
+		e.happen(r, Happening{Name: HappenFirst, At: now})
 		// To the reader the first one after a change of instances is one between others.
 		e.options.Watch.Token(r.ask.Emitted == 0, now-r.accepted)
 	} else {
@@ -178,6 +181,9 @@ func (e *Engine) describe(r *request) {
 	}
 	r.report.Cached = info.Cached
 	r.report.Prefill = r.first - r.accepted - r.report.Queue
+	if r.story.started > 0 {
+		r.report.First = r.first - r.story.started - r.report.Wait
+	}
 }
 
 // end closes a request that the scheduler has finished with.
@@ -191,6 +197,7 @@ func (e *Engine) end(r *request, finish generation.Finish, err error) {
 	}
 	f := e.finished(r, finish, err)
 	e.remember(r, f)
+	e.tellEnd(r, &f)
 	e.options.Watch.Finished(f)
 }
 

@@ -127,6 +127,8 @@ func (e *Engine) grant(g *scheduler.Grant) {
 	r.report.Queue = e.Now() - r.accepted
 	res.reply(generation.Reservation{Metadata: metadata, Matched: g.Matched, End: g.End}, nil)
 	res.reply = nil
+	e.happen(r, Happening{Name: HappenReserved, At: r.accepted, Took: r.report.Queue,
+		Tokens: g.End - g.Matched})
 }
 
 // leased tells policies that the time of a lease begins anew.
@@ -257,6 +259,8 @@ func (e *Engine) proceed(r *request, begin int) error {
 func (e *Engine) takeOver(r *request, p *pendingStart) {
 	delete(e.labels, r.ask.ID)
 	r.reservation, r.started = nil, true
+	r.story.started = e.Now()
+	e.happen(r, Happening{Name: HappenStarted, At: r.story.started})
 	prepared := r.ask
 	vectors := r.ask.Embeds // They are the same, and counted.
 	r.ask = p.ask

@@ -147,6 +147,8 @@ func (e *Engine) sealSend(s *scheduler.Send) {
 	e.peers.mark(r.send, int64(tokens*e.scheduler.TokenBytes()))
 	switch {
 	case s.Last:
+		r.story.sent = e.Now()
+		e.tellPrefill(r, r.story.sent)
 		r.send.outgoing.Seal()
 	case s.FreshEnd > r.send.sealed: // A preempted prompt computes again what has been sent.
 		r.send.sealed = s.FreshEnd
@@ -175,6 +177,7 @@ func (e *Engine) endSend(r *request, sent generation.Sent, failure *generation.E
 	}
 	delete(e.sends, r.send.name)
 	sent.Chunks, sent.Queue = r.send.chunks, r.report.Queue
+	sent.Prefill = max(0, r.story.sent-r.story.begun)
 	r.report.Chunks, r.report.Cached = sent.Chunks, sent.Cached
 	r.report.BytesSent, r.report.Transfer = sent.Bytes, sent.Elapsed
 	if failure != nil {

@@ -64,6 +64,7 @@ func (e *Engine) observeStep(plan *scheduler.Plan, at stages) {
 	if e.stalled {
 		return
 	}
+	e.tellStep(plan, at)
 	e.options.Watch.Step(Step{
 		Number: plan.Step,
 		Hear:   at.plan - at.hear, Plan: at.run - at.plan, Run: at.commit - at.run,

@@ -38,6 +38,8 @@ type Request struct {
 	TopLogprobs int
 	// PinPrompt keeps the prompt's pages in the prefix cache until a reset.
 	PinPrompt bool
+	// Traceparent is the request's place in a trace, as the W3C writes it; "" is none.
+	Traceparent string
 	// Hints are what policies are told.
 	Hints Hints
 	// Constraint says which outputs may come; nil: all. Form is what another instance makes the
@@ -140,9 +142,14 @@ type Report struct {
 	Chunks int
 	// BytesSent are the bytes of keys and values that crossed a connection for this prompt.
 	BytesSent int64
-	// Queue and Prefill end at the first token; Transfer runs from its first byte to the
-	// acknowledgement and overlaps Prefill.
+	// Queue and Prefill end at the first token of a generation that one instance did alone.
+	// Transfer runs from its first byte to the acknowledgement and overlaps Prefill.
 	Queue, Prefill, Transfer time.Duration
+	// Handoff, Wait and First come between Prefill and the first token of one that was handed over:
+	// what of the transfer was not hidden behind the computation, how long the receiver took to
+	// begin with the rest of the prompt, and the rest itself. The five add up to the time to the
+	// first token, but for the way between the instances, which is part of First at the front door.
+	Handoff, Wait, First time.Duration
 	// Policy is the policy that decided the last step, as NAME or NAME@VERSION.
 	Policy string
 }

@@ -52,9 +52,10 @@ type Send struct {
 type Sent struct {
 	// Tokens is the window's length, Cached what the sender's prefix cache held of the prompt.
 	Tokens, Cached int
-	// Chunks is the count of prefill chunks computed, Queue the time until the first began.
-	Chunks int
-	Queue  time.Duration
+	// Chunks is the count of prefill chunks computed, Queue the time until the first began, Prefill
+	// the time from there until the last one was computed.
+	Chunks         int
+	Queue, Prefill time.Duration
 	// Bytes of keys and values crossed the connection, within Elapsed from the first to the
 	// acknowledgement.
 	Bytes   int64

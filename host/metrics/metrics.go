@@ -22,6 +22,9 @@ type Options struct {
 	Version, Commit, Go, ABI string
 }
 
+// roleRouter is the role of an instance that computes nothing.
+const roleRouter = "router"
+
 // Metrics are the series of one instance.
 type Metrics struct {
 	registry *prometheus.Registry
@@ -42,21 +45,26 @@ func New(o Options) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.outside.register(maker{m.registry}, o.Model)
-
 	common := prometheus.Labels{"model": o.Model, "role": o.Role, "node": o.Node}
 	k := maker{prometheus.WrapRegistererWith(common, m.registry)}
 	k.gauges("engine_build_info", "What this binary was built from.",
 		"version", "commit", "go", "abi").WithLabelValues(o.Version, o.Commit, o.Go, o.ABI).Set(1)
 	m.ready = k.gauge("engine_ready", "1 when requests are taken.")
 	m.stalled = k.gauge("engine_progress_stalled", "1 when work waits and nothing runs.")
-	m.requests.register(k)
-	m.tenants.register(k)
-	m.steps.register(k)
-	m.pages.register(k)
-	m.transfers.register(k)
+	// A router has no engine: its series would say 0 of what it does not know.
+	engine, outside := k, maker{m.registry}
+	if o.Role == roleRouter {
+		engine = maker{prometheus.NewRegistry()} // Nobody reads it.
+		outside = engine
+	}
+	m.outside.register(outside, o.Model)
+	m.requests.register(k, engine)
+	m.tenants.register(engine)
+	m.steps.register(engine)
+	m.pages.register(engine)
+	m.transfers.register(engine)
 	m.router.register(k)
-	m.policies.register(k)
+	m.policies.register(engine)
 	return m
 }
 

@@ -38,7 +38,7 @@ const (
 	EndError     End = "error"
 )
 
-// requests are the series about requests.
+// requests are the series about requests; most of them are an engine's.
 type requests struct {
 	http        *prometheus.CounterVec
 	connections prometheus.Gauge
@@ -51,27 +51,28 @@ type requests struct {
 
 	promptTokens, outputTokens          prometheus.Counter
 	firstToken, betweenTokens, perToken prometheus.Histogram
+	phases                              *prometheus.HistogramVec
 	queue, prefill, decode, whole       prometheus.Histogram
 }
 
-func (r *requests) register(k maker) {
+func (r *requests) register(k, engine maker) {
 	r.http = k.counters("engine_http_requests_total",
 		"Requests answered; status 499 is a client that left.", "route", "status")
 	r.connections = k.gauge("engine_http_connections", "Open connections of clients.")
-	r.finished = k.counters("engine_requests_finished_total", "Requests that ended.", "reason")
+	r.finished = engine.counters("engine_requests_finished_total", "Requests that ended.", "reason")
 	for _, end := range []End{EndStop, EndLength, EndCancelled, EndError} {
 		r.finished.WithLabelValues(string(end))
 	}
 	r.rejected = k.counters("engine_requests_rejected_total", "Requests refused, by error code.",
 		"code")
 
-	in := k.gauges("engine_requests", "Requests by state.", "state")
+	in := engine.gauges("engine_requests", "Requests by state.", "state")
 	for s := range Finished {
 		r.inState[s] = in.WithLabelValues(s.String())
 	}
-	r.waiting = k.gauge("engine_requests_waiting", "Requests waiting, prepared or receiving.")
-	r.running = k.gauge("engine_requests_running", "Requests prefilling or decoding.")
-	moves := k.counters("engine_request_moves_total", "Moves between states.", "from", "to")
+	r.waiting = engine.gauge("engine_requests_waiting", "Requests waiting, prepared or receiving.")
+	r.running = engine.gauge("engine_requests_running", "Requests prefilling or decoding.")
+	moves := engine.counters("engine_request_moves_total", "Moves between states.", "from", "to")
 	for from := range Finished {
 		for to := range states {
 			if from != to {
@@ -80,21 +81,29 @@ func (r *requests) register(k maker) {
 		}
 	}
 
-	r.promptTokens = k.counter("engine_prompt_tokens_total", "Prompt tokens taken in.")
-	r.outputTokens = k.counter("engine_generation_tokens_total", "Tokens generated.")
+	r.promptTokens = engine.counter("engine_prompt_tokens_total", "Prompt tokens taken in.")
+	r.outputTokens = engine.counter("engine_generation_tokens_total", "Tokens generated.")
 	r.firstToken = k.histogram("engine_time_to_first_token_seconds",
 		"From acceptance to the first token.", firstTokenBuckets())
+	r.phases = k.histograms("engine_time_to_first_token_phase_seconds",
+		"What the time to the first token was made of, where an application asked; the phases "+
+			"add up to it.", firstTokenBuckets(), "phase")
+	for _, phase := range []string{"queue", "prefill", "transfer", "decode_wait", "first_token"} {
+		r.phases.WithLabelValues(phase)
+	}
 	r.betweenTokens = k.histogram("engine_inter_token_latency_seconds",
 		"Between two tokens of a stream.", tokenBuckets())
-	r.perToken = k.histogram("engine_time_per_output_token_seconds",
+	r.perToken = engine.histogram("engine_time_per_output_token_seconds",
 		"Mean time a token after the first, one value a request.", tokenBuckets())
-	r.queue = k.histogram("engine_request_queue_seconds", "From acceptance to the first chunk.",
+	r.queue = engine.histogram("engine_request_queue_seconds",
+		"From acceptance to the first chunk.",
 		requestBuckets())
-	r.prefill = k.histogram("engine_prefill_seconds", "From the first chunk to the prompt's end.",
+	r.prefill = engine.histogram("engine_prefill_seconds",
+		"From the first chunk to the prompt's end.",
 		requestBuckets())
-	r.decode = k.histogram("engine_decode_seconds", "From the first token to the last.",
+	r.decode = engine.histogram("engine_decode_seconds", "From the first token to the last.",
 		requestBuckets())
-	r.whole = k.histogram("engine_e2e_request_seconds", "From acceptance to the last token.",
+	r.whole = engine.histogram("engine_e2e_request_seconds", "From acceptance to the last token.",
 		requestBuckets())
 }
 
@@ -140,6 +149,11 @@ func (m *Metrics) OutputTokens(n int) { m.outputTokens.Add(float64(n)) }
 
 // FirstToken takes the time from acceptance to the first token.
 func (m *Metrics) FirstToken(d time.Duration) { observe(m.firstToken, d) }
+
+// FirstTokenPhase takes a part of the time to the first token.
+func (m *Metrics) FirstTokenPhase(phase string, d time.Duration) {
+	observe(m.phases.WithLabelValues(phase), d)
+}
 
 // BetweenTokens takes the time between two tokens of a stream.
 func (m *Metrics) BetweenTokens(d time.Duration) { observe(m.betweenTokens, d) }

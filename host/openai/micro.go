@@ -50,6 +50,8 @@ type RemoteSendResponse struct {
 	// For who asks by HeaderReport: the chunks computed, and milliseconds in the queue before.
 	Chunks int     `json:"prefill_chunks,omitempty"`
 	Queue  float64 `json:"queue_ms,omitempty"`
+	// Prefill is from there until the last chunk was computed.
+	Prefill float64 `json:"prefill_ms,omitempty"`
 }
 
 // DecodePrepareReceive reads the body of a prep_recv call.

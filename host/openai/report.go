@@ -16,12 +16,15 @@ type Report struct {
 	Phases  Phases     `json:"phases"`
 }
 
-// Phases are the parts of one answer. Times are in milliseconds; queue and prefill add up to TTFT
-// but for the way between instances, transfer overlaps prefill.
+// Phases are the parts of one answer. Times are in milliseconds. Queue, prefill, transfer tail,
+// decode wait and first token add up to TTFT; transfer is its whole length and overlaps prefill.
 type Phases struct {
 	Queue     float64 `json:"queue_ms"`
 	Prefill   float64 `json:"prefill_ms"`
 	Transfer  float64 `json:"transfer_ms"`
+	Tail      float64 `json:"transfer_tail_ms"`
+	Wait      float64 `json:"decode_wait_ms"`
+	First     float64 `json:"first_token_ms"`
 	TTFT      float64 `json:"ttft_ms"`
 	Decode    float64 `json:"decode_ms"`
 	Prompt    int     `json:"prompt_tokens"`

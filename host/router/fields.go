@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
+	"github.com/kvrelay/engine/host/trace"
 )
 
 // call is what the three calls have in common: every field of the request that bears on its tokens
@@ -54,9 +55,15 @@ func (f *forward) written() openai.CallPrompt {
 }
 
 // headers are the hints that no field carries. The deadline is what is left of it.
-func (f *forward) headers() http.Header {
+func (f *forward) headers(span *trace.Span) http.Header {
 	hints, h := f.ask.Hints, http.Header{}
+	if place := span.Context(); place != "" {
+		h.Set(trace.Header, place)
+	}
 	h.Set(openai.HeaderReport, "1")
+	if f.ask.RequestID != "" {
+		h.Set("X-Request-Id", f.ask.RequestID) // One id in all logs and timelines.
+	}
 	if f.ask.RequestID != "" {
 		h.Set("X-Request-Id", f.ask.RequestID)
 	}

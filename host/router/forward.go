@@ -25,6 +25,7 @@ type forward struct {
 	tries    int // attempts that brought nothing, since the last token
 	attempts int
 	emitted  []int32 // the tokens that were handed on
+	remote   bool    // a prefill instance had a part in it
 	formed   bool    // the asked form has ended with the last of them
 	report   generation.Report
 }
@@ -62,6 +63,7 @@ func (f *forward) run(ctx context.Context) error {
 		}
 		f.tries++
 		last = err
+		f.moved(err)
 		f.router.options.Watch.Retried(reasonOf(err))
 		f.router.options.Log.Warn("request goes on on another instance", "id", f.id,
 			"instance", f.ticket.Instance(placement.Decode), "tokens", len(f.emitted), "error", err)
@@ -179,6 +181,9 @@ func (f *forward) name() string {
 
 // drive makes the calls of one attempt.
 func (f *forward) drive(ctx context.Context, decode string) error {
+	if len(f.emitted) == 0 { // Nothing of an earlier attempt is part of what comes now.
+		f.report, f.remote = generation.Report{}, false
+	}
 	begin, err := f.prefill(ctx, decode)
 	f.settle(func() { f.ticket.Release(placement.Prefill) })
 	if err != nil {
@@ -189,13 +194,19 @@ func (f *forward) drive(ctx context.Context, decode string) error {
 	call.Begin, call.Stream, call.ReturnTokenIDs = &begin, true, true
 	call.StreamOptions = &openai.StreamOptions{IncludeUsage: true}
 	call.ResponseFormat = f.ask.Form
-	response, err := f.router.open(ctx, decode+openai.PathStartGenerate, call, f.headers())
+	span, end := f.calling("start_generate", placement.Decode)
+	begun := time.Now()
+	response, err := f.router.open(ctx, decode+openai.PathStartGenerate, call, f.headers(span))
 	if err != nil {
+		end(err)
 		f.giveBack(ctx, decode)
 		return err
 	}
 	defer response.Body.Close()
-	return f.relay(ctx, response.Body)
+	f.started(begun, openai.ParseTiming(response.Header.Get(openai.HeaderTiming)))
+	err = f.relay(ctx, response.Body)
+	end(err)
+	return err
 }
 
 // giveBack drops the reservation. Nobody waits for a silent instance: if it comes back, it hears of

@@ -74,24 +74,23 @@ func (f *forward) decide(where string) {
 // send makes the remote_send call; where a prefill instance is lost or full another one is tried.
 // It fails only with ctx, and reports whether all was delivered as far as is known.
 func (f *forward) send(ctx context.Context, call *openai.Call) (delivered bool, err error) {
-	if f.report.Prefill == 0 {
+	if len(f.emitted) == 0 {
 		f.report.Queue = time.Since(f.accepted)
 	}
 	for try := 0; ; try++ {
 		begun := time.Now()
 		var sent openai.RemoteSendResponse
+		span, end := f.calling("remote_send", placement.Prefill)
 		err = f.router.postWatched(ctx, longCall{
 			watching: watching{url: f.at[placement.Prefill], role: placement.Prefill,
 				name: f.ticket.Instance(placement.Prefill), silences: mostSilences},
-			path: openai.PathRemoteSend, body: call, to: &sent, header: f.headers()})
+			path: openai.PathRemoteSend, body: call, to: &sent, header: f.headers(span)})
+		end(err)
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
 		if len(f.emitted) == 0 {
-			waited := openai.FromMilliseconds(sent.Queue)
-			f.report.Queue += waited
-			f.report.Prefill += time.Since(begun) - waited
-			f.report.Chunks += sent.Chunks
+			f.spent(time.Since(begun), &sent)
 		}
 		if err == nil {
 			return true, nil
@@ -101,6 +100,34 @@ func (f *forward) send(ctx context.Context, call *openai.Call) (delivered bool, 
 				"id", f.id, "decode", f.ticket.Instance(placement.Decode), "error", err)
 			return false, nil
 		}
+	}
+}
+
+// spent adds a remote_send to what the time to the first token is made of: the sender says what was
+// queue and what computation; the rest of the call is what the transfer took beyond that. One that
+// failed says nothing: all of it counts as computation.
+func (f *forward) spent(took time.Duration, sent *openai.RemoteSendResponse) {
+	queue := min(took, openai.FromMilliseconds(sent.Queue))
+	prefill := min(took-queue, openai.FromMilliseconds(sent.Prefill))
+	if prefill == 0 {
+		prefill = took - queue
+	}
+	f.remote = true
+	f.report.Queue += queue
+	f.report.Prefill += prefill
+	f.report.Handoff += took - queue - prefill
+	f.report.Chunks += sent.Chunks
+}
+
+// started adds what the decode instance says of its part, with its first token.
+func (f *forward) started(begun time.Time, t openai.Timing) {
+	switch {
+	case len(f.emitted) > 0:
+	case f.remote:
+		f.report.Wait = t.Wait + t.Queue
+	default: // It computed the prompt itself, after whatever reserving took.
+		f.report.Queue = begun.Sub(f.accepted) + t.Queue + t.Wait
+		f.report.Prefill = t.Prefill + t.First
 	}
 }
 
@@ -134,10 +161,12 @@ func (f *forward) reserve(ctx context.Context, decode string, call *openai.Call,
 	detached, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	ended := make(chan struct{})
+	span, end := f.calling("prep_recv", placement.Decode)
 	go func() {
 		defer close(ended)
 		err = f.router.post(detached, decode+openai.PathPrepareReceive, call, &reserved,
-			f.headers())
+			f.headers(span))
+		end(err)
 	}()
 	select {
 	case <-ended:

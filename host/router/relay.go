@@ -73,9 +73,8 @@ func (f *forward) handOn(ctx context.Context, choice *openai.CompletionChoice) {
 		Logprobs: ranked(choice.Logprobs), Report: f.report}})
 }
 
-// phases completes the report with what the decode instance says: all of a prompt that it computed
-// itself, else what came after the prefill. An instance that took over in the middle says nothing
-// about the time to the first token.
+// phases completes the report with what the decode instance says at the end. One that took over in
+// the middle says nothing about the prompt.
 func (f *forward) phases(p *openai.Phases, first bool) {
 	if p == nil {
 		return
@@ -87,8 +86,4 @@ func (f *forward) phases(p *openai.Phases, first bool) {
 	f.report.Chunks += p.Chunks
 	f.report.BytesSent = p.BytesSent
 	f.report.Transfer = openai.FromMilliseconds(p.Transfer)
-	if f.report.Prefill == 0 {
-		f.report.Queue = openai.FromMilliseconds(p.Queue)
-		f.report.Prefill = openai.FromMilliseconds(p.Prefill)
-	}
 }

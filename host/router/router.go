@@ -22,6 +22,7 @@ import (
 
 	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/placement"
+	"github.com/kvrelay/engine/host/trace"
 )
 
 // Endpoint is one instance: its name and the URL of its internal listener.
@@ -42,6 +43,9 @@ type Options struct {
 	ConnectTimeout, HealthInterval time.Duration
 	Watch                          Watch
 	Log                            *slog.Logger
+	// Tracer records spans, Ring the latest events; nil records none.
+	Tracer *trace.Tracer
+	Ring   *trace.Ring
 }
 
 // Watch hears what the metrics count. Its methods are called from many goroutines.
