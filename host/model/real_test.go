@@ -22,21 +22,24 @@ type realGolden struct {
 		GreedyIDs []int32        `json:"greedy_ids"`
 		Sample    []float32      `json:"logits_last_prompt_pos_sample"`
 		Top       [][][2]float64 `json:"step_top5"` // of each step: token, logit
+		Total     []float64      `json:"step_logsumexp"`
 	} `json:"cases"`
 }
 
-// TestRealModels runs the two real models of the shared goldens where ENGINE_REAL_MODELS names the
-// folder that holds them, as testdata/hf_from_gguf.py writes them. Greedy tokens do not see all
-// faults (a rounded embedding scale, another GELU), so the logits of every step are compared too.
-func TestRealModels(t *testing.T) {
+// realModels are the two real models, by their goldens.
+var realModels = map[string]string{
+	"SmolLM2-135M-Instruct.Q4_1.gguf": "smollm2-135m-instruct-q4_1.json",
+	"gemma-3-270m-q4_k_m.gguf":        "gemma3-270m-q4_k_m.json",
+}
+
+// eachReal runs a test on both real models where ENGINE_REAL_MODELS names the folder that holds
+// their files.
+func eachReal(t *testing.T, o cpu.Options, check func(*testing.T, *model.Model, *realGolden)) {
 	folder := os.Getenv("ENGINE_REAL_MODELS")
 	if folder == "" {
 		t.Skip("ENGINE_REAL_MODELS is not set")
 	}
-	for name, golden := range map[string]string{
-		"SmolLM2-135M-Instruct.Q4_1.gguf": "smollm2-135m-instruct-q4_1.json",
-		"gemma-3-270m-q4_k_m.gguf":        "gemma3-270m-q4_k_m.json",
-	} {
+	for name, golden := range realModels {
 		t.Run(name, func(t *testing.T) {
 			var g realGolden
 			data, err := os.ReadFile(filepath.Join(sharedDir(t), "real", golden))
@@ -46,17 +49,73 @@ func TestRealModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			device := openDevice(t, cpu.Options{FloatActivations: true})
-			m, err := model.Load(device, filepath.Join(folder, name), model.Options{})
+			m, err := model.Load(openDevice(t, o), filepath.Join(folder, name), model.Options{})
 			if err == nil {
 				_, err = m.NewKV(256, 16)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkReal(t, m, &g)
+			check(t, m, &g)
 		})
 	}
+}
+
+// TestRealModels: with float32 activations every token is the reference's. Greedy tokens do not see
+// all faults (a rounded embedding scale, another GELU), so the logits of every step are compared
+// too.
+func TestRealModels(t *testing.T) { eachReal(t, cpu.Options{FloatActivations: true}, checkReal) }
+
+// TestRealModelsInt8: with 8-bit activations the model moves by as much as the goldens' readme
+// allows. The reference's own tokens lead, so that one other choice does not make all that follow
+// another text.
+func TestRealModelsInt8(t *testing.T) { eachReal(t, cpu.Options{}, checkForced) }
+
+func checkForced(t *testing.T, m *model.Model, g *realGolden) {
+	const (
+		fewest = 57   // equal choices of 64
+		most   = 0.02 // mean divergence
+	)
+	for _, c := range g.Cases {
+		s := newSequence(t, m, 16, 0, len(c.PromptIDs)+len(c.GreedyIDs))
+		rows := s.run(c.PromptIDs, 512)
+		last, equal, divergence := rows[len(rows)-1], 0, 0.0
+		for step, id := range c.GreedyIDs {
+			if argmax(last) == id {
+				equal++
+			}
+			divergence += divergenceOf(last, c.Top[step], c.Total[step])
+			if step+1 < len(c.GreedyIDs) {
+				last = s.run([]int32{id}, 1)[0]
+			}
+		}
+		divergence /= float64(len(c.GreedyIDs))
+		t.Logf("%s: %d of %d choices equal, divergence %.4f", c.ID, equal, len(c.GreedyIDs),
+			divergence)
+		if equal < fewest || divergence > most || divergence <= 0 {
+			t.Errorf("%s: %d choices equal, divergence %v; at least %d and at most %v are right",
+				c.ID, equal, divergence, fewest, most)
+		}
+	}
+}
+
+// divergenceOf is Kullback and Leibler's of a row of logits from the reference's distribution, over
+// the reference's best tokens and, as one, all others.
+func divergenceOf(row []float32, top [][2]float64, total float64) float64 {
+	sum := 0.0
+	for _, x := range row {
+		sum += math.Exp(float64(x))
+	}
+	own, d, restWant, restGot := math.Log(sum), 0.0, 1.0, 1.0
+	for _, one := range top {
+		want, got := one[1]-total, float64(row[int(one[0])])-own
+		d += math.Exp(want) * (want - got)
+		restWant, restGot = restWant-math.Exp(want), restGot-math.Exp(got)
+	}
+	if restWant > 1e-9 && restGot > 0 {
+		d += restWant * math.Log(restWant/restGot)
+	}
+	return d
 }
 
 func checkReal(t *testing.T, m *model.Model, g *realGolden) {

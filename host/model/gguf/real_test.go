@@ -147,3 +147,46 @@ func TestRealTokens(t *testing.T) {
 }
 
 func clip(text string) string { return text[:min(len(text), 60)] }
+
+// TestRealChats renders conversations with a file's own template, and with one given beside a file
+// that has none.
+func TestRealChats(t *testing.T) {
+	for name := range realFiles {
+		t.Run(name, func(t *testing.T) {
+			tok := load(t, realFile(t, name))
+			var golden struct {
+				Template string `json:"template"`
+				Cases    []struct {
+					ID       string          `json:"id"`
+					Messages json.RawMessage `json:"messages"`
+					Generate bool            `json:"add_generation_prompt"`
+					Text     string          `json:"text"`
+					IDs      []int32         `json:"ids"`
+					Error    string          `json:"error"`
+				} `json:"cases"`
+			}
+			readJSON(t, &golden, "real", "chat_"+name+".json")
+			template, err := tok.ChatTemplate("")
+			if name == "gemma3-270m" {
+				template, err = tok.ParseChatTemplate("golden", golden.Template)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range golden.Cases {
+				text, err := template.Render(c.Messages,
+					tokenizer.RenderOptions{AddGenerationPrompt: c.Generate})
+				if c.Error != "" || c.Text == "" {
+					if err == nil {
+						t.Errorf("%s: rendered %q, want an error", c.ID, clip(text))
+					}
+					continue
+				}
+				ids := tok.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
+				if err != nil || text != c.Text || !slices.Equal(ids, c.IDs) {
+					t.Errorf("%s: %q %v %v\nwant %q %v", c.ID, text, ids, err, c.Text, c.IDs)
+				}
+			}
+		})
+	}
+}
