@@ -48,8 +48,12 @@ func (w *watch) Step(s engine.Step) {
 	m.StepStage(metrics.Commit, s.Commit)
 	m.StepStage(metrics.Deliver, s.Deliver)
 	m.StepTokens(s.PrefillTokens, s.Decodes)
-	for range s.Preempted {
-		m.Preempted(metrics.CauseMemory)
+	for n := range s.Preempted {
+		if n < s.Decision.Preempted {
+			m.Preempted(metrics.CausePolicy)
+		} else {
+			m.Preempted(metrics.CauseMemory)
+		}
 	}
 	d := s.Decision
 	if !d.Asked {

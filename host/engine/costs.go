@@ -42,8 +42,8 @@ type fitted struct {
 
 // fit returns the costs; zero before the first step. While all steps seen have the same number of
 // tokens they are those of the latest steps that had not, or all of a step's time is its tokens'.
-// The context's share is taken away first: where it cannot be told, or would be negative, it is 0
-// and the rest is fitted without it.
+// None is negative: a share that would be is 0, and the rest is fitted without it, as where tokens
+// and context have grown in step and the context's share cannot be told.
 func (c *costFit) fit() fitted {
 	mx, mz, my := c.x/max(c.n, 1), c.z/max(c.n, 1), c.y/max(c.n, 1)
 	// Sums of squares and products around the means.
@@ -57,9 +57,12 @@ func (c *costFit) fit() fitted {
 	}
 	slope, context := sxy/sxx, 0.0
 	if det := sxx*szz - sxz*sxz; c.n >= 3 && det > 1e-6*sxx*szz {
-		token, each := (sxy*szz-szy*sxz)/det, (szy*sxx-sxy*sxz)/det
-		if token >= 0 && each >= 0 {
-			slope, context = token, each
+		slope, context = (sxy*szz-szy*sxz)/det, (szy*sxx-sxy*sxz)/det
+		switch {
+		case context < 0:
+			slope, context = sxy/sxx, 0
+		case slope < 0:
+			slope, context = 0, max(szy/szz, 0)
 		}
 	}
 	slope = max(slope, 0)

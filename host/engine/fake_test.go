@@ -218,6 +218,9 @@ type worldOptions struct {
 	// prefill engine.
 	drafts []scheduler.Memory
 	alone  bool
+	// policies decide in the two engines; nil is the built-in one.
+	policies [2]scheduler.Policy
+	lease    time.Duration
 }
 
 func newWorld(t *testing.T, o worldOptions) *world {
@@ -291,12 +294,13 @@ func (w *world) engine(i int) *Engine {
 		Limits: scheduler.Limits{MaxSeqs: o.seqs, TokenBudget: o.budget, MaxQueue: 1000},
 		Pages:  o.pages, PageSize: pageSize, MaxModelLen: o.context, PrefixPages: -1,
 		KVBytesPerToken: 8 * fakeLayers, Window: o.window, Sinks: o.sinks, Drafts: drafts,
-	}, nil)
+	}, o.policies[i])
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return New(Options{Models: models, Scheduler: s, Context: o.context, MaxPending: 1000,
 		QueueTimeout:       o.queueTimeout,
+		Lease:              o.lease,
 		RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Hidden: 1,
 		Watch: checker{w.t, s}})
 }

@@ -119,6 +119,8 @@ type Decision struct {
 	// Entries is how many decisions the policy gave; Trimmed how many ran with fewer tokens than
 	// asked for, Refused how many could not run.
 	Entries, Trimmed, Refused int
+	// Preempted and Shed are how many lost their pages, and were refused, on the policy's word.
+	Preempted, Shed int
 	// Skipped is how many running decodes the policy left out.
 	Skipped int
 	// Forced is how many sequences the starvation guard put first.

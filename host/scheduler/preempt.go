@@ -31,6 +31,7 @@ func (s *Scheduler) preemptOrdered(e *entry) {
 		before := s.available()
 		s.preempt(q, abi.PreemptedPolicy)
 		s.turn.preempted++
+		s.plan.Decision.Preempted++
 		e.freed = max(s.available()-before, 0)
 	}
 }
@@ -41,6 +42,7 @@ func (s *Scheduler) shed(q *sequence) {
 		s.refuse(q, abi.RefusalBegun)
 		return
 	}
+	s.plan.Decision.Shed++
 	s.plan.Shed = append(s.plan.Shed, Shed{ID: q.id, Reason: q.reason})
 	s.turnTo(q, moment{what: Shedded, reason: q.reason})
 	s.finished(q, ReasonError)
