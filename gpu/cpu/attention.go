@@ -99,7 +99,7 @@ func (j *attentionJob) do(worker, task int) {
 	padded, dim := j.kv.padded, j.args.HeadDim
 	clear(s.output[:t.lines*padded])
 	for i := range t.lines {
-		s.top[i], s.total[i] = float32(math.Inf(-1)), 0
+		s.lines[i] = softLine{top: float32(math.Inf(-1))}
 	}
 	last := t.position + (t.lines-1)*t.step
 	for start := 0; start <= last; start += attentionBlock {
@@ -111,7 +111,7 @@ func (j *attentionJob) do(worker, task int) {
 	}
 	for i := range t.lines {
 		o := s.output[i*padded:][:padded]
-		j.d.micro.scaleRow(o, 1/s.total[i])
+		j.d.micro.scaleRow(o, 1/s.lines[i].total)
 		copy(j.dst[t.out+i*t.outStride:][:dim], o)
 	}
 }
@@ -256,11 +256,10 @@ func (b *block) softmax(i int) {
 			}
 		}
 	}
-	newTop, sum := micro.softmaxBlock(scores, b.job.args.Scale, s.top[line])
-	correction := exp32(s.top[line] - newTop)
-	s.top[line], s.total[line] = newTop, fma32(s.total[line], correction, sum)
-	padded := b.job.kv.padded
-	micro.scaleRow(s.output[line*padded:][:padded], correction)
+	correction := micro.softmaxStep(scores, b.job.args.Scale, &s.lines[line])
+	if padded := b.job.kv.padded; correction != 1 {
+		micro.scaleRow(s.output[line*padded:][:padded], correction)
+	}
 }
 
 // values adds the weighted values of columns [from, to) to the outputs of a few lines of the tile.

@@ -125,9 +125,9 @@ type scratch struct {
 	squares   [normLanes]float64
 
 	// Attention: scores of the lines of one tile, and state of all lines of a task.
-	scores     [tileRows * scoreStride]float32
-	top, total [attentionLines]float32
-	output     []float32 // [attentionLines][padded head]
+	scores [tileRows * scoreStride]float32
+	lines  [attentionLines]softLine
+	output []float32 // [attentionLines][padded head]
 
 	stored [maxStored]uint16 // a key on its way to its page
 

@@ -999,10 +999,10 @@ func addWeightedAVX2(dst, x, weight *float32, n int, inverse, offset float32)
 //go:noescape
 func scaleRowAVX2(x *float32, n int, f float32)
 
-// softmaxBlockAVX2 is softmaxBlock.
+// softmaxStepAVX2 is softmaxStep.
 //
 //go:noescape
-func softmaxBlockAVX2(scores *[attentionBlock]float32, scale, max float32) (newMax, sum float32)
+func softmaxStepAVX2(scores *[attentionBlock]float32, scale float32, line *softLine) (correction float32)
 
 // gateSiLUAVX2 is the Go function of the same name for n, a positive multiple of 8.
 //
@@ -1013,6 +1013,21 @@ func gateSiLUAVX2(dst, gate, up *float32, n int)
 //
 //go:noescape
 func gateGELUAVX2(dst, gate, up *float32, n int)
+
+// softmaxStepAVX512 is softmaxStep.
+//
+//go:noescape
+func softmaxStepAVX512(scores *[attentionBlock]float32, scale float32, line *softLine) (correction float32)
+
+// gateSiLUAVX512 is the Go function of the same name for n, a positive multiple of 16.
+//
+//go:noescape
+func gateSiLUAVX512(dst, gate, up *float32, n int)
+
+// gateGELUAVX512 is the Go function of the same name for n, a positive multiple of 16.
+//
+//go:noescape
+func gateGELUAVX512(dst, gate, up *float32, n int)
 
 // rotateAVX2 is rotate for n, a positive multiple of 8.
 //

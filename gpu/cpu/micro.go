@@ -53,7 +53,7 @@ type micro struct {
 	sumSquares    func(lanes *[normLanes]float64, x []float32)
 	scaleWeighted func(dst, x, weight []float32, n norm)
 	scaleRow      func(x []float32, f float32)
-	softmaxBlock  func(scores *[attentionBlock]float32, scale, max float32) (newMax, sum float32)
+	softmaxStep   func(scores *[attentionBlock]float32, scale float32, line *softLine) float32
 	gates         [gpu.GELUTanh + 1]func(dst, gate, up []float32)
 	rotate        func(low, high, cos, sin []float32)
 	narrow        [plainTypes]func(dst []uint16, src []float32) // rounds len(dst) numbers
@@ -68,7 +68,7 @@ func goMicro() *micro {
 		sumSquares:    sumSquares,
 		scaleWeighted: scaleWeighted,
 		scaleRow:      scaleRow,
-		softmaxBlock:  softmaxBlock,
+		softmaxStep:   softmaxStep,
 		gates:         [...]func(dst, gate, up []float32){gateSiLU, gateGELU},
 		rotate:        rotate,
 		narrow:        [...]func(dst []uint16, src []float32){nil, narrowHalf, narrowBfloat},

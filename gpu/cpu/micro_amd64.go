@@ -33,10 +33,10 @@ func avx2Micro() *micro {
 		sumSquares:    sumSquaresFast,
 		scaleWeighted: scaleWeightedFast,
 		scaleRow:      scaleRowFast,
-		softmaxBlock:  softmaxBlockAVX2,
+		softmaxStep:   softmaxStepAVX2,
 		gates: [...]func(dst, gate, up []float32){
-			gpu.SiLU:     gateFast(gateSiLUAVX2, gateSiLU),
-			gpu.GELUTanh: gateFast(gateGELUAVX2, gateGELU),
+			gpu.SiLU:     gateFast(8, gateSiLUAVX2, gateSiLU),
+			gpu.GELUTanh: gateFast(8, gateGELUAVX2, gateGELU),
 		},
 		rotate: rotateFast,
 		narrow: [...]func(dst []uint16, src []float32){
@@ -72,6 +72,11 @@ func avx512Micro() *micro {
 	m := avx2Micro()
 	m.name, m.tall = AVX512, tileRows
 	m.tiles, m.pairs = tilesAVX512, pairsAVX512
+	m.softmaxStep = softmaxStepAVX512
+	m.gates = [...]func(dst, gate, up []float32){
+		gpu.SiLU:     gateFast(16, gateSiLUAVX512, gateSiLU),
+		gpu.GELUTanh: gateFast(16, gateGELUAVX512, gateGELU),
+	}
 	m.tiles.complete(m.tall)
 	m.pairs.complete(m.tall)
 	m.quant = quantMicro{tall: quantRows, tiles: quantAVX512, unpack: unpackAVX512,
@@ -114,10 +119,10 @@ func scaleRowFast(x []float32, f float32) {
 }
 
 func gateFast(
-	vector func(dst, gate, up *float32, n int), rest func(dst, gate, up []float32),
+	lanes int, vector func(dst, gate, up *float32, n int), rest func(dst, gate, up []float32),
 ) func(dst, gate, up []float32) {
 	return func(dst, gate, up []float32) {
-		whole := len(gate) &^ 7
+		whole := len(gate) &^ (lanes - 1)
 		if whole > 0 {
 			vector(unsafe.SliceData(dst), unsafe.SliceData(gate), unsafe.SliceData(up), whole)
 		}

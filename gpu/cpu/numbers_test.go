@@ -132,11 +132,15 @@ func TestHalf(t *testing.T) {
 // TestRowFunctions holds the assembly of the row functions to their Go twins on every kind of
 // number.
 func TestRowFunctions(t *testing.T) {
-	fast := fastMicro(AVX2)
-	if fast == nil {
-		t.Skip("plain Go only on this processor")
+	for _, isa := range []ISA{AVX2, AVX512} {
+		if fast := fastMicro(isa); fast != nil {
+			t.Run(string(isa), func(t *testing.T) { checkRowFunctions(t, fast, goMicro()) })
+		}
 	}
-	plain, seed := goMicro(), rand.Uint64()
+}
+
+func checkRowFunctions(t *testing.T, fast, plain *micro) {
+	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	for range 2000 {
 		var a, b [attentionBlock]float32
@@ -147,10 +151,11 @@ func TestRowFunctions(t *testing.T) {
 			}
 		}
 		b = a
-		top := float32(r.NormFloat64() * 50)
-		m1, s1 := fast.softmaxBlock(&a, 0.25, top)
-		m2, s2 := plain.softmaxBlock(&b, 0.25, top)
-		same(t, seed, append(a[:], m1, s1), append(b[:], m2, s2))
+		x := softLine{float32(r.NormFloat64() * 50), r.Float32() * 9}
+		y := x
+		c1 := fast.softmaxStep(&a, 0.25, &x)
+		c2 := plain.softmaxStep(&b, 0.25, &y)
+		same(t, seed, append(a[:], x.top, x.total, c1), append(b[:], y.top, y.total, c2))
 		for i := range fast.gates {
 			x, y := a, b
 			fast.gates[i](x[:61], a[:61], b[:61])

@@ -89,6 +89,21 @@ func softmaxBlock(scores *[attentionBlock]float32, scale, max float32) (newMax, 
 	return newMax, reduce(lanes, func(a, b float32) float32 { return a + b })
 }
 
+// softLine is what a query line knows of the blocks before: the largest score and the sum of the
+// weights relative to it.
+type softLine struct{ top, total float32 }
+
+// softmaxStep is softmaxBlock that goes on from a line's state. The correction is what the weights
+// of earlier blocks are to be multiplied by.
+func softmaxStep(
+	scores *[attentionBlock]float32, scale float32, line *softLine,
+) (correction float32) {
+	newTop, sum := softmaxBlock(scores, scale, line.top)
+	correction = exp32(line.top - newTop)
+	line.top, line.total = newTop, fma32(line.total, correction, sum)
+	return correction
+}
+
 // reduce folds eight lanes as the vector unit does: halves onto each other.
 func reduce(l [8]float32, f func(a, b float32) float32) float32 {
 	return f(f(f(l[0], l[4]), f(l[2], l[6])), f(f(l[1], l[5]), f(l[3], l[7])))

@@ -52,9 +52,11 @@ func main() {
 	g.scaleWeighted("scaleWeightedAVX2", false)
 	g.scaleWeighted("addWeightedAVX2", true)
 	g.scaleRow()
-	g.softmaxBlock()
-	g.gate("gateSiLUAVX2", false)
-	g.gate("gateGELUAVX2", true)
+	for _, v := range []vector{ymm, zmm} {
+		g.softmaxStep(v)
+		g.gate(v, false)
+		g.gate(v, true)
+	}
 	g.rotate()
 	g.narrowHalf()
 	write("kernels_amd64.s", g.code.String())

@@ -42,6 +42,16 @@ func (g *generator) tile512(dtype string, rows, panels int) {
 			g.p("ADDQ DX, BX")
 		}
 	}
+	g.p("MOVQ %d(AX), DX", fieldC)
+	g.p("MOVQ %d(AX), R11", fieldLDC)
+	for r := range rows {
+		for p := range panels {
+			g.p("PREFETCHT0 %d(DX)", 64*p)
+		}
+		if r+1 < rows {
+			g.p("ADDQ R11, DX")
+		}
+	}
 	g.p("MOVQ %d(AX), CX", fieldK)
 	g.p("MOVQ %d(AX), SI", fieldA)
 	g.p("MOVQ %d(AX), R8", fieldLDA)
