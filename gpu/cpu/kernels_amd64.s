@@ -16313,6 +16313,7 @@ floatsHalfAVX512_loop:
 // func quantWholex1AVX512(t *quantTile)
 TEXT ·quantWholex1AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex1AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -16393,12 +16394,25 @@ quantWholex1AVX512_loop:
 	VMOVUPS Z12, (R14)
 	VMOVUPS Z13, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantWholex1AVX512_end
+	IMUL3Q $1, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $1, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $1, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $1, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex1AVX512_tile
+quantWholex1AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantWholex2AVX512(t *quantTile)
 TEXT ·quantWholex2AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex2AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -16518,12 +16532,25 @@ quantWholex2AVX512_loop:
 	VMOVUPS Z14, (R14)
 	VMOVUPS Z15, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantWholex2AVX512_end
+	IMUL3Q $2, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $2, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $2, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $2, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex2AVX512_tile
+quantWholex2AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantWholex3AVX512(t *quantTile)
 TEXT ·quantWholex3AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex3AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -16682,12 +16709,25 @@ quantWholex3AVX512_loop:
 	VMOVUPS Z16, (R14)
 	VMOVUPS Z17, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantWholex3AVX512_end
+	IMUL3Q $3, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $3, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $3, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $3, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex3AVX512_tile
+quantWholex3AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantWholex4AVX512(t *quantTile)
 TEXT ·quantWholex4AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex4AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -16891,12 +16931,25 @@ quantWholex4AVX512_loop:
 	VMOVUPS Z18, (R14)
 	VMOVUPS Z19, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantWholex4AVX512_end
+	IMUL3Q $4, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $4, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $4, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $4, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex4AVX512_tile
+quantWholex4AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantWholex5AVX512(t *quantTile)
 TEXT ·quantWholex5AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex5AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -17139,12 +17192,25 @@ quantWholex5AVX512_loop:
 	VMOVUPS Z20, (R14)
 	VMOVUPS Z21, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantWholex5AVX512_end
+	IMUL3Q $5, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $5, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $5, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $5, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex5AVX512_tile
+quantWholex5AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantWholex6AVX512(t *quantTile)
 TEXT ·quantWholex6AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex6AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -17426,12 +17492,25 @@ quantWholex6AVX512_loop:
 	VMOVUPS Z22, (R14)
 	VMOVUPS Z23, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantWholex6AVX512_end
+	IMUL3Q $6, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $6, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $6, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $6, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex6AVX512_tile
+quantWholex6AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx1AVX512(t *quantTile)
 TEXT ·quantLeastx1AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx1AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -17518,12 +17597,25 @@ quantLeastx1AVX512_loop:
 	VMOVUPS Z12, (R14)
 	VMOVUPS Z13, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantLeastx1AVX512_end
+	IMUL3Q $1, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $1, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $1, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $1, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx1AVX512_tile
+quantLeastx1AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx2AVX512(t *quantTile)
 TEXT ·quantLeastx2AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx2AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -17652,12 +17744,25 @@ quantLeastx2AVX512_loop:
 	VMOVUPS Z14, (R14)
 	VMOVUPS Z15, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantLeastx2AVX512_end
+	IMUL3Q $2, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $2, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $2, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $2, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx2AVX512_tile
+quantLeastx2AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx3AVX512(t *quantTile)
 TEXT ·quantLeastx3AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx3AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -17828,12 +17933,25 @@ quantLeastx3AVX512_loop:
 	VMOVUPS Z16, (R14)
 	VMOVUPS Z17, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantLeastx3AVX512_end
+	IMUL3Q $3, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $3, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $3, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $3, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx3AVX512_tile
+quantLeastx3AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx4AVX512(t *quantTile)
 TEXT ·quantLeastx4AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx4AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -18052,12 +18170,25 @@ quantLeastx4AVX512_loop:
 	VMOVUPS Z18, (R14)
 	VMOVUPS Z19, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantLeastx4AVX512_end
+	IMUL3Q $4, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $4, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $4, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $4, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx4AVX512_tile
+quantLeastx4AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx5AVX512(t *quantTile)
 TEXT ·quantLeastx5AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx5AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -18318,12 +18449,25 @@ quantLeastx5AVX512_loop:
 	VMOVUPS Z20, (R14)
 	VMOVUPS Z21, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantLeastx5AVX512_end
+	IMUL3Q $5, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $5, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $5, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $5, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx5AVX512_tile
+quantLeastx5AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx6AVX512(t *quantTile)
 TEXT ·quantLeastx6AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx6AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -18626,12 +18770,25 @@ quantLeastx6AVX512_loop:
 	VMOVUPS Z22, (R14)
 	VMOVUPS Z23, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantLeastx6AVX512_end
+	IMUL3Q $6, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $6, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $6, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $6, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx6AVX512_tile
+quantLeastx6AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx1AVX512(t *quantTile)
 TEXT ·quantHalfx1AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx1AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -18723,12 +18880,25 @@ quantHalfx1AVX512_loop:
 	VMOVUPS Z12, (R14)
 	VMOVUPS Z13, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantHalfx1AVX512_end
+	IMUL3Q $1, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $1, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $1, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $1, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx1AVX512_tile
+quantHalfx1AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx2AVX512(t *quantTile)
 TEXT ·quantHalfx2AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx2AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -18868,12 +19038,25 @@ quantHalfx2AVX512_loop:
 	VMOVUPS Z14, (R14)
 	VMOVUPS Z15, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantHalfx2AVX512_end
+	IMUL3Q $2, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $2, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $2, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $2, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx2AVX512_tile
+quantHalfx2AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx3AVX512(t *quantTile)
 TEXT ·quantHalfx3AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx3AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -19061,12 +19244,25 @@ quantHalfx3AVX512_loop:
 	VMOVUPS Z16, (R14)
 	VMOVUPS Z17, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantHalfx3AVX512_end
+	IMUL3Q $3, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $3, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $3, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $3, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx3AVX512_tile
+quantHalfx3AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx4AVX512(t *quantTile)
 TEXT ·quantHalfx4AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx4AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -19308,12 +19504,25 @@ quantHalfx4AVX512_loop:
 	VMOVUPS Z18, (R14)
 	VMOVUPS Z19, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantHalfx4AVX512_end
+	IMUL3Q $4, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $4, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $4, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $4, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx4AVX512_tile
+quantHalfx4AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx5AVX512(t *quantTile)
 TEXT ·quantHalfx5AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx5AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -19603,12 +19812,25 @@ quantHalfx5AVX512_loop:
 	VMOVUPS Z20, (R14)
 	VMOVUPS Z21, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantHalfx5AVX512_end
+	IMUL3Q $5, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $5, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $5, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $5, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx5AVX512_tile
+quantHalfx5AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx6AVX512(t *quantTile)
 TEXT ·quantHalfx6AVX512(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx6AVX512_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -19946,12 +20168,25 @@ quantHalfx6AVX512_loop:
 	VMOVUPS Z22, (R14)
 	VMOVUPS Z23, 64(R14)
 	ADDQ CX, R14
+	DECQ 112(AX)
+	JZ quantHalfx6AVX512_end
+	IMUL3Q $6, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $6, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $6, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $6, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx6AVX512_tile
+quantHalfx6AVX512_end:
 	VZEROUPPER
 	RET
 
 // func quantBytex1AVX2(t *quantTile)
 TEXT ·quantBytex1AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantBytex1AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -20112,12 +20347,25 @@ quantBytex1AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantBytex1AVX2_loop
+	DECQ 112(AX)
+	JZ quantBytex1AVX2_end
+	IMUL3Q $1, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $1, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $1, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $1, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantBytex1AVX2_tile
+quantBytex1AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantBytex2AVX2(t *quantTile)
 TEXT ·quantBytex2AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantBytex2AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -20371,12 +20619,25 @@ quantBytex2AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantBytex2AVX2_loop
+	DECQ 112(AX)
+	JZ quantBytex2AVX2_end
+	IMUL3Q $2, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $2, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $2, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $2, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantBytex2AVX2_tile
+quantBytex2AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantBytex3AVX2(t *quantTile)
 TEXT ·quantBytex3AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantBytex3AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -20723,12 +20984,25 @@ quantBytex3AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantBytex3AVX2_loop
+	DECQ 112(AX)
+	JZ quantBytex3AVX2_end
+	IMUL3Q $3, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $3, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $3, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $3, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantBytex3AVX2_tile
+quantBytex3AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantBytex4AVX2(t *quantTile)
 TEXT ·quantBytex4AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantBytex4AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -21174,12 +21448,25 @@ quantBytex4AVX2_loop:
 	ADDQ $16, R15
 	DECQ CX
 	JNZ quantBytex4AVX2_loop
+	DECQ 112(AX)
+	JZ quantBytex4AVX2_end
+	IMUL3Q $4, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $4, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $4, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $4, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantBytex4AVX2_tile
+quantBytex4AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantWholex1AVX2(t *quantTile)
 TEXT ·quantWholex1AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex1AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -21292,12 +21579,25 @@ quantWholex1AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantWholex1AVX2_loop
+	DECQ 112(AX)
+	JZ quantWholex1AVX2_end
+	IMUL3Q $1, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $1, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $1, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $1, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex1AVX2_tile
+quantWholex1AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantWholex2AVX2(t *quantTile)
 TEXT ·quantWholex2AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex2AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -21487,12 +21787,25 @@ quantWholex2AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantWholex2AVX2_loop
+	DECQ 112(AX)
+	JZ quantWholex2AVX2_end
+	IMUL3Q $2, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $2, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $2, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $2, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex2AVX2_tile
+quantWholex2AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantWholex3AVX2(t *quantTile)
 TEXT ·quantWholex3AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex3AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -21759,12 +22072,25 @@ quantWholex3AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantWholex3AVX2_loop
+	DECQ 112(AX)
+	JZ quantWholex3AVX2_end
+	IMUL3Q $3, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $3, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $3, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $3, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex3AVX2_tile
+quantWholex3AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantWholex4AVX2(t *quantTile)
 TEXT ·quantWholex4AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantWholex4AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -22114,12 +22440,25 @@ quantWholex4AVX2_loop:
 	ADDQ $16, R15
 	DECQ CX
 	JNZ quantWholex4AVX2_loop
+	DECQ 112(AX)
+	JZ quantWholex4AVX2_end
+	IMUL3Q $4, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $4, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $4, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $4, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantWholex4AVX2_tile
+quantWholex4AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx1AVX2(t *quantTile)
 TEXT ·quantLeastx1AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx1AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -22244,12 +22583,25 @@ quantLeastx1AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantLeastx1AVX2_loop
+	DECQ 112(AX)
+	JZ quantLeastx1AVX2_end
+	IMUL3Q $1, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $1, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $1, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $1, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx1AVX2_tile
+quantLeastx1AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx2AVX2(t *quantTile)
 TEXT ·quantLeastx2AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx2AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -22462,12 +22814,25 @@ quantLeastx2AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantLeastx2AVX2_loop
+	DECQ 112(AX)
+	JZ quantLeastx2AVX2_end
+	IMUL3Q $2, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $2, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $2, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $2, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx2AVX2_tile
+quantLeastx2AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx3AVX2(t *quantTile)
 TEXT ·quantLeastx3AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx3AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -22768,12 +23133,25 @@ quantLeastx3AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantLeastx3AVX2_loop
+	DECQ 112(AX)
+	JZ quantLeastx3AVX2_end
+	IMUL3Q $3, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $3, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $3, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $3, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx3AVX2_tile
+quantLeastx3AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantLeastx4AVX2(t *quantTile)
 TEXT ·quantLeastx4AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantLeastx4AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -23168,12 +23546,25 @@ quantLeastx4AVX2_loop:
 	ADDQ $16, R15
 	DECQ CX
 	JNZ quantLeastx4AVX2_loop
+	DECQ 112(AX)
+	JZ quantLeastx4AVX2_end
+	IMUL3Q $4, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $4, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $4, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $4, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantLeastx4AVX2_tile
+quantLeastx4AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx1AVX2(t *quantTile)
 TEXT ·quantHalfx1AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx1AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -23301,12 +23692,25 @@ quantHalfx1AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantHalfx1AVX2_loop
+	DECQ 112(AX)
+	JZ quantHalfx1AVX2_end
+	IMUL3Q $1, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $1, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $1, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $1, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx1AVX2_tile
+quantHalfx1AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx2AVX2(t *quantTile)
 TEXT ·quantHalfx2AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx2AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -23526,12 +23930,25 @@ quantHalfx2AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantHalfx2AVX2_loop
+	DECQ 112(AX)
+	JZ quantHalfx2AVX2_end
+	IMUL3Q $2, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $2, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $2, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $2, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx2AVX2_tile
+quantHalfx2AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx3AVX2(t *quantTile)
 TEXT ·quantHalfx3AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx3AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -23843,12 +24260,25 @@ quantHalfx3AVX2_loop:
 	ADDQ $16, R13
 	DECQ CX
 	JNZ quantHalfx3AVX2_loop
+	DECQ 112(AX)
+	JZ quantHalfx3AVX2_end
+	IMUL3Q $3, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $3, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $3, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $3, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx3AVX2_tile
+quantHalfx3AVX2_end:
 	VZEROUPPER
 	RET
 
 // func quantHalfx4AVX2(t *quantTile)
 TEXT ·quantHalfx4AVX2(SB), NOSPLIT, $0-8
 	MOVQ t+0(FP), AX
+quantHalfx4AVX2_tile:
 	MOVQ 8(AX), SI
 	MOVQ 16(AX), R8
 	MOVQ 24(AX), R13
@@ -24258,6 +24688,18 @@ quantHalfx4AVX2_loop:
 	ADDQ $16, R15
 	DECQ CX
 	JNZ quantHalfx4AVX2_loop
+	DECQ 112(AX)
+	JZ quantHalfx4AVX2_end
+	IMUL3Q $4, 16(AX), CX
+	ADDQ CX, 8(AX)
+	IMUL3Q $4, 32(AX), CX
+	ADDQ CX, 24(AX)
+	IMUL3Q $4, 88(AX), CX
+	ADDQ CX, 80(AX)
+	IMUL3Q $4, 104(AX), CX
+	ADDQ CX, 96(AX)
+	JMP quantHalfx4AVX2_tile
+quantHalfx4AVX2_end:
 	VZEROUPPER
 	RET
 

@@ -190,9 +190,17 @@ func (c *quantChunk) tile(row, most int) int {
 	e := ends{j: j, q: c.s.quant, row: row, rows: min(most, tall), more: c.block > 0,
 		to: j.columns(c.panel, pairPanels), width: pairPanels * panelRows}
 	e.open()
-	c.compute(row, e.rows, &e)
-	e.close()
-	return e.rows
+	defer e.close()
+	if !j.integers {
+		c.computeFloats(row, e.rows, &e)
+		return e.rows
+	}
+	tiles := 1
+	if !e.partial() {
+		tiles = max(1, most/tall)
+	}
+	c.computeIntegers(row, tiles, &e)
+	return tiles * e.rows
 }
 
 // ends is where the chains of a tile end and start: in dst, or in scratch where the columns are
@@ -252,34 +260,34 @@ func (e *ends) dst(r int) []float32 {
 	return e.j.dst[at+e.to.first : at+e.to.last]
 }
 
-// compute calls the kernels.
-func (c *quantChunk) compute(row, rows int, to *ends) {
-	j, q, cols := c.j, c.s.quant, c.j.w.cols
-	if j.integers {
-		in, blocks := &j.d.inputs, cols/quantBlock
-		at := row*blocks + c.block
-		c.s.tile = quantTile{
-			blocks: c.blocks, a: unsafe.Pointer(&in.q[at*quantBlock]), lda: uintptr(cols),
-			meta: unsafe.Pointer(&in.meta[at]), ldm: uintptr(blocks) * unsafe.Sizeof(in.meta[0]),
-			q: c.bytes(0), qPanel: uintptr(c.bytes(1)) - uintptr(c.bytes(0)),
-			s: unsafe.Pointer(&q.chunks[0].scale), m: unsafe.Pointer(&q.chunks[0].least),
-			sPanel: unsafe.Sizeof(chunk{}),
-			c:      to.c, ldc: to.ldc, init: to.init, ldi: to.ldi,
-		}
-		j.d.micro.quant.tiles[j.format.kind][rows](&c.s.tile)
-		return
+// computeIntegers calls the kernel with 8-bit activations, for tiles of e.rows rows.
+func (c *quantChunk) computeIntegers(row, tiles int, e *ends) {
+	j, q, in, blocks := c.j, c.s.quant, &c.j.d.inputs, c.j.w.cols/quantBlock
+	at, first := row*blocks+c.block, c.bytes(0)
+	c.s.tile = quantTile{
+		blocks: c.blocks, a: unsafe.Pointer(&in.q[at*quantBlock]), lda: uintptr(j.w.cols),
+		meta: unsafe.Pointer(&in.meta[at]), ldm: uintptr(blocks) * unsafe.Sizeof(in.meta[0]),
+		q: first, qPanel: uintptr(c.bytes(1)) - uintptr(first),
+		s: unsafe.Pointer(&q.chunks[0].scale), m: unsafe.Pointer(&q.chunks[0].least),
+		sPanel: unsafe.Sizeof(chunk{}),
+		c:      e.c, ldc: e.ldc, init: e.init, ldi: e.ldi, tiles: tiles,
 	}
-	t := &c.s.call
-	*t = tile{k: c.blocks * quantBlock, a: address(j.x, row*cols+c.block*quantBlock),
-		lda: uintptr(cols) * 4, b: unsafe.Pointer(&q.floats[0]), ldb: panelRows * 4,
-		panel: unsafe.Sizeof(q.floats[0]), c: to.c, ldc: to.ldc, init: to.init, ldi: to.ldi}
+	j.d.micro.quant.tiles[j.format.kind][e.rows](&c.s.tile)
+}
+
+// computeFloats calls the kernels with float32 activations on the chunk's values.
+func (c *quantChunk) computeFloats(row, rows int, e *ends) {
+	j, q, t := c.j, c.s.quant, &c.s.call
+	*t = tile{k: c.blocks * quantBlock, a: address(j.x, row*j.w.cols+c.block*quantBlock),
+		lda: uintptr(j.w.cols) * 4, b: unsafe.Pointer(&q.floats[0]), ldb: panelRows * 4,
+		panel: unsafe.Sizeof(q.floats[0]), c: e.c, ldc: e.ldc, init: e.init, ldi: e.ldi}
 	if pair := j.d.micro.pairs[gpu.F32][rows]; pair != nil {
 		pair(t)
 		return
 	}
 	for p := range pairPanels {
 		t.b = unsafe.Pointer(&q.floats[p])
-		t.c, t.init = unsafe.Add(to.c, p*panelRows*4), unsafe.Add(to.init, p*panelRows*4)
+		t.c, t.init = unsafe.Add(e.c, p*panelRows*4), unsafe.Add(e.init, p*panelRows*4)
 		j.d.micro.tiles[gpu.F32][rows](t)
 	}
 }

@@ -61,7 +61,9 @@ func avx2QuantMicro() quantMicro {
 
 // eachPanel computes a pair of panels with a kernel for one.
 func eachPanel(t *quantTile, one func(*quantTile)) {
+	first := *t
 	one(t)
+	*t = first
 	t.q = unsafe.Add(t.q, t.qPanel)
 	t.s, t.m = unsafe.Add(t.s, t.sPanel), unsafe.Add(t.m, t.sPanel)
 	t.c, t.init = unsafe.Add(t.c, panelRows*4), unsafe.Add(t.init, panelRows*4)

@@ -45,6 +45,7 @@ type quantTile struct {
 	ldc    uintptr
 	init   unsafe.Pointer
 	ldi    uintptr
+	tiles  int // how many such tiles one below the other; the call's pointers move along
 }
 
 // quantMeta belongs to a block of activations in integers a.
@@ -59,7 +60,7 @@ type quantTable [quantKinds][quantRows + 1]func(*quantTile)
 
 // quantMicro are the inner loops for quantised weights.
 type quantMicro struct {
-	tall     int // rows of a tile
+	tall     int // rows of a tile; kernels of this height take several tiles
 	tiles    quantTable
 	unpack   [gpu.DTypes]func(*unpackCall)
 	floats   [quantKinds]func(to *[superLength][panelRows]float32, c *floatCall)
@@ -137,7 +138,7 @@ func unpackGo(c *unpackCall, dtype gpu.DType) {
 
 // quantTileGo is the kernel with 8-bit activations in plain Go.
 func quantTileGo(t *quantTile, kind quantKind, rows int) {
-	for r := range uintptr(rows) {
+	for r := range uintptr(rows * t.tiles) {
 		for p := range uintptr(pairPanels) {
 			sums := *(*[panelRows]float32)(unsafe.Add(t.init, r*t.ldi+p*panelRows*4))
 			for b := range t.blocks {

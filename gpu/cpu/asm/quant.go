@@ -12,7 +12,7 @@ import (
 const (
 	quantBlocks, quantA, quantLDA, quantMeta, quantLDM = 0, 8, 16, 24, 32
 	quantQ, quantQPanel, quantS, quantM, quantSPanel   = 40, 48, 56, 64, 72
-	quantC, quantLDC, quantInit, quantLDI              = 80, 88, 96, 104
+	quantC, quantLDC, quantInit, quantLDI, quantTiles  = 80, 88, 96, 104, 112
 	metaScale, metaSum, metaStart, metaSize            = 0, 4, 8, 16
 	unpackBlocks, unpackQ, unpackScales, unpackTo      = 0, 8, 16, 24
 	chunkScale, chunkLeast                             = 4096, 4096 + 1024

@@ -19,6 +19,7 @@ func (g *generator) quantRows(format, rows int) {
 	name := fmt.Sprintf("quantRows%sx%dAVX512", f.name, rows)
 	g.function(name, "(t *quantTile)",
 		fmt.Sprintf("computes %d rows of one %s panel with 8-bit activations.", rows, f.name), 8)
+	g.p("MOVQ t+0(FP), AX")
 	g.quantStart(rows)
 	if rows > 6 {
 		g.p("LEAQ (R8)(R8*2), R11")

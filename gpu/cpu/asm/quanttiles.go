@@ -14,6 +14,8 @@ func (g *generator) quantTile512(kind string, rows int) {
 	name := fmt.Sprintf("quant%sx%dAVX512", kind, rows)
 	g.function(name, "(t *quantTile)",
 		fmt.Sprintf("computes %d rows of two panels with 8-bit activations.", rows), 8)
+	g.p("MOVQ t+0(FP), AX")
+	g.label("%s_tile", name)
 	g.quantStart(rows)
 	g.p("MOVQ %d(AX), BX", quantQPanel)
 	g.p("ADDQ DI, BX")
@@ -73,6 +75,7 @@ func (g *generator) quantTile512(kind string, rows int) {
 		g.p("VMOVUPS Z%d, 64(R14)", 13+2*r)
 		g.p("ADDQ CX, R14")
 	}
+	g.quantNextTile(name, rows)
 	g.p("VZEROUPPER")
 	g.p("RET")
 }
@@ -81,7 +84,6 @@ func (g *generator) quantTile512(kind string, rows int) {
 // 0 and 3, R8 the distance of rows; R13, R15 and DX the same of their meta; DI the integers, R10
 // the scales, R12 the least values.
 func (g *generator) quantStart(rows int) {
-	g.p("MOVQ t+0(FP), AX")
 	g.p("MOVQ %d(AX), SI", quantA)
 	g.p("MOVQ %d(AX), R8", quantLDA)
 	g.p("MOVQ %d(AX), R13", quantMeta)
@@ -130,6 +132,8 @@ func (g *generator) quantTile256(kind string, rows int) {
 	name := fmt.Sprintf("quant%sx%dAVX2", kind, rows)
 	g.function(name, "(t *quantTile)",
 		fmt.Sprintf("computes %d rows of one panel with 8-bit activations.", rows), 8)
+	g.p("MOVQ t+0(FP), AX")
+	g.label("%s_tile", name)
 	g.quantStart(rows)
 	g.p("MOVQ %d(AX), R11", quantC)
 	g.p("MOVQ %d(AX), BX", quantLDC)
@@ -176,8 +180,23 @@ func (g *generator) quantTile256(kind string, rows int) {
 		g.p("ADDQ $64, R12")
 	}
 	g.quantNext(name, rows, halves)
+	g.quantNextTile(name, rows)
 	g.p("VZEROUPPER")
 	g.p("RET")
+}
+
+// quantNextTile goes to the next tile, or on. Behind the last one the pointers stay where they
+// are: behind the rows there may be no memory, and the garbage collector looks at them.
+func (g *generator) quantNextTile(name string, rows int) {
+	g.p("DECQ %d(AX)", quantTiles)
+	g.p("JZ %s_end", name)
+	for _, f := range [][2]int{{quantLDA, quantA}, {quantLDM, quantMeta}, {quantLDC, quantC},
+		{quantLDI, quantInit}} {
+		g.p("IMUL3Q $%d, %d(AX), CX", rows, f[0])
+		g.p("ADDQ CX, %d(AX)", f[1])
+	}
+	g.p("JMP %s_tile", name)
+	g.label("%s_end", name)
 }
 
 // quantGroup256 adds four steps to the integer sums.
