@@ -38,7 +38,9 @@ type machine struct {
 	role      uint32
 	link      *link // to a decode instance; nil: none
 	settings  string
-	cachePage int // prefix pages kept; 0: whatever is free
+	cachePage int              // prefix pages kept; 0: whatever is free, -1: none
+	native    scheduler.Policy // decides in place of a module
+	wasm      []byte           // the module of a policy that is not shipped
 	lasts     time.Duration
 }
 
@@ -120,25 +122,9 @@ func (m machine) serve(
 // open starts the engine with the policy as its module.
 func (r *run) open() {
 	m := r.machine
-	host, err := plugins.New(plugins.Options{Slots: 1000 + m.seqs, Decisions: m.seqs + m.preempt})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { _ = host.Close() })
-	settings := "{}"
-	if r.policy != "fcfs" && m.settings != "" {
-		settings = m.settings
-	}
-	spec := plugins.Spec{Name: r.policy, Wasm: module(r.t, r.policy), Config: []byte(settings)}
-	if _, err := host.Load(r.t.Context(), spec); err != nil {
-		r.t.Fatal(err)
-	}
-	if _, err := host.Activate(r.policy); err != nil {
-		r.t.Fatal(err)
-	}
 	cached := m.cachePage
-	if cached == 0 {
-		cached = -1
+	if cached <= 0 {
+		cached = -1 - cached
 	}
 	s, err := scheduler.New(scheduler.Options{
 		Limits: scheduler.Limits{
@@ -147,7 +133,7 @@ func (r *run) open() {
 		},
 		Pages: m.pages, PageSize: pageSize, MaxModelLen: 10_000, PrefixPages: cached,
 		KVBytesPerToken: tokenBytes, Role: m.role,
-	}, host)
+	}, r.decider())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -163,6 +149,35 @@ func (r *run) open() {
 		sender = m.link
 	}
 	r.stepper = engine.NewStepper(e, nil, sender)
+}
+
+// decider is the policy's module, or the native policy.
+func (r *run) decider() scheduler.Policy {
+	m := r.machine
+	if m.native != nil {
+		return m.native
+	}
+	host, err := plugins.New(plugins.Options{Slots: 1000 + m.seqs, Decisions: m.seqs + m.preempt})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = host.Close() })
+	settings := "{}"
+	if r.policy != "fcfs" && m.settings != "" {
+		settings = m.settings
+	}
+	wasm := m.wasm
+	if wasm == nil {
+		wasm = module(r.t, r.policy)
+	}
+	spec := plugins.Spec{Name: r.policy, Wasm: wasm, Config: []byte(settings)}
+	if _, err := host.Load(r.t.Context(), spec); err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := host.Activate(r.policy); err != nil {
+		r.t.Fatal(err)
+	}
+	return host
 }
 
 // turn is one turn of the loop; false when there is nothing left to do.
