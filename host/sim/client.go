@@ -68,6 +68,9 @@ func (c *client) arrive() {
 	if c.ask.Cancel > 0 {
 		c.world.clock.after(c.ask.Cancel, c.leave)
 	}
+	if c.ask.Meddling != NoMeddling {
+		c.world.clock.after(c.ask.MeddleAfter, c.meddle)
+	}
 	c.place()
 }
 

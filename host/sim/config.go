@@ -62,6 +62,9 @@ type Ask struct {
 	End, Back int
 	// Threshold: fewer tokens than that are not worth a remote send.
 	Threshold int
+	// Meddling is what somebody else does under the request's name, MeddleAfter how long after At.
+	Meddling    Meddling
+	MeddleAfter time.Duration
 	// Cancel is how long after At the client leaves; 0: never.
 	Cancel time.Duration
 	// Form: the output must have the form of form.go. StopAfter so many tokens the reader has
@@ -99,6 +102,27 @@ const (
 func (w Way) String() string {
 	return [...]string{"direct", "handoff", "resend", "migrate", "forget", "stale", "loopback",
 		"hurry"}[w]
+}
+
+// Meddling is what somebody who should not does under the name of a request that is under way.
+type Meddling uint8
+
+// The kinds of meddling.
+const (
+	NoMeddling Meddling = iota
+	// ReleaseAgain drops the reservation.
+	ReleaseAgain
+	// PrepareAgain asks for a second one.
+	PrepareAgain
+	// SendAgain sends to it from another instance.
+	SendAgain
+	// StartAgain starts it.
+	StartAgain
+	meddlings
+)
+
+func (m Meddling) String() string {
+	return [...]string{"nothing", "release", "prepare", "send", "start"}[m]
 }
 
 // Fault is something that goes wrong.
@@ -213,6 +237,9 @@ func (c *Config) tight(r *rand.Rand) {
 
 func (c *Config) instances(r *rand.Rand) {
 	count := 1 + r.IntN(4)
+	if r.IntN(40) == 0 {
+		count = 5 + r.IntN(5)
+	}
 	for i := range count {
 		in := c.instance(r)
 		role := r.IntN(3)
@@ -268,7 +295,7 @@ func randomLimits(r *rand.Rand) scheduler.Limits {
 func (c *Config) requests(r *rand.Rand, apart time.Duration) {
 	var texts [][]int32
 	at := time.Duration(0)
-	for n := range 2 + r.IntN(14) {
+	for n := range 2 + r.IntN(14) + 4*max(0, len(c.Instances)-4) {
 		most := c.Context - 4
 		if r.IntN(60) == 0 {
 			most += 5
@@ -308,6 +335,10 @@ func (c *Config) requests(r *rand.Rand, apart time.Duration) {
 			a.Request.MinTokens = r.IntN(a.Request.MaxTokens + 1)
 		}
 		a.Form = r.IntN(5) == 0
+		if r.IntN(8) == 0 {
+			a.Meddling = 1 + Meddling(r.IntN(int(meddlings)-1))
+			a.MeddleAfter = time.Duration(1+r.IntN(200)) * time.Millisecond
+		}
 		if r.IntN(5) == 0 {
 			a.Cancel = time.Duration(1+r.IntN(800)) * time.Millisecond
 		}

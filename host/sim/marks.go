@@ -70,6 +70,7 @@ const (
 	LeasesUsedUp
 	Drained
 	DraftRun
+	Meddled
 	marks
 )
 
@@ -94,7 +95,7 @@ func (m Mark) String() string {
 		"preempted by a policy", "items of vectors", "items of vectors matched",
 		"went on elsewhere behind its tokens",
 		"message to an instance lost", "stream fell silent", "stopped by its reader",
-		"ended by its form", "no lease left", "drained", "draft run"}[m]
+		"ended by its form", "no lease left", "drained", "draft run", "meddled with"}[m]
 }
 
 // AllMarks lists the marks.

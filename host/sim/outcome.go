@@ -109,7 +109,7 @@ func (c *client) explain(err error) {
 			return
 		}
 	case generation.CodeCancelled:
-		if c.left || c.stopped {
+		if c.left || c.stopped || c.excused {
 			return
 		}
 	}
