@@ -91,8 +91,12 @@ func (s *Scheduler) fits(r *Request) error {
 	if r.Kind == RemoteSend {
 		kv = r.End
 	}
+	whole := s.limits.ChunkAlign
+	if r.Pinned {
+		whole = max(whole, longest(r.Embeds), s.longestItem())
+	}
 	for i, m := range s.models {
-		if err := m.fits(r, kv, s.limits.ChunkAlign); err != nil {
+		if err := m.fits(r, kv, s.limits.ChunkAlign, whole); err != nil {
 			if i > 0 {
 				err = fmt.Errorf("draft %d: %w", i, err)
 			}
@@ -102,8 +106,19 @@ func (s *Scheduler) fits(r *Request) error {
 	return nil
 }
 
-// fits refuses what one model's pages could not hold.
-func (m *memory) fits(r *Request, kv, align int) error {
+// longestItem is the most positions of one item of those who are here, at least 1.
+func (s *Scheduler) longestItem() int {
+	most := 1
+	for _, q := range s.byID {
+		most = max(most, longest(q.embeds))
+	}
+	return most
+}
+
+// fits refuses what one model's pages could not hold. Whole is how many tokens a step must be able
+// to compute of one sequence beside what is pinned: pages that are pinned make chunks shorter where
+// a window slides, and an item that somebody waits with must not become too long for any.
+func (m *memory) fits(r *Request, kv, align, whole int) error {
 	o := &m.options
 	taken := m.cache.Counts().Pinned + m.pinPromised
 	if need, left := m.holds(r, kv, align), o.Pages-taken; need+1 > left {
@@ -114,7 +129,7 @@ func (m *memory) fits(r *Request, kv, align int) error {
 		return nil
 	}
 	pages := o.Holds(len(r.Prompt), 1)
-	full := m.holds(&Request{Kind: PrepareReceive}, o.MaxModelLen, align)
+	full := m.holds(&Request{Kind: PrepareReceive}, o.MaxModelLen, whole)
 	if m.cache.Off() || o.Pages-taken-pages < full+1 {
 		return fmt.Errorf("pinning %d of %d pages, %d pinned already, must leave %d for "+
 			"a full request: %w",
