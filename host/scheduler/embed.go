@@ -123,7 +123,7 @@ func (s *Scheduler) checkItems(r *Request) error {
 			return fmt.Errorf("vectors for positions [%d, %d) of %d, after %d: %w",
 				e.Start, e.End(), len(r.Prompt), end, ErrItem)
 		}
-		if most := s.chunkMax(); e.Rows > most {
+		if most := s.chunkMax(s.limits.ChunkAlign); e.Rows > most {
 			return fmt.Errorf("an item of %d positions is computed at once, and a step has room "+
 				"for %d (scheduler.chunk_max, scheduler.token_budget): %w", e.Rows, most, ErrItem)
 		}

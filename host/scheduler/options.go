@@ -15,7 +15,8 @@ type Limits struct {
 	TokenBudget int
 	// ChunkMax is the most prompt tokens of one sequence in one step; 0 means TokenBudget.
 	ChunkMax int
-	// ChunkAlign divides every chunk that does not end its prompt; 0 means 1.
+	// ChunkAlign divides every chunk that does not end its prompt, unless a pool is too small for
+	// one so long; 0 means 1.
 	ChunkAlign int
 	// MaxAdmit is how many sequences may be admitted in one step; 0 means MaxSeqs.
 	MaxAdmit int

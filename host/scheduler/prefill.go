@@ -70,18 +70,18 @@ func (s *Scheduler) chunk(e entry, from int) int {
 	if e.q.kind == PrepareReceive {
 		return remaining // Nothing is computed, so no budget bounds it.
 	}
-	l := &s.limits
+	align := s.unit(e.q)
 	want := e.tokens
 	if want == auto {
 		want = remaining
 	}
-	n := min(want, remaining, s.chunkMax())
+	n := min(want, remaining, s.chunkMax(align))
 	if n < remaining {
-		n = min(max(n-n%l.ChunkAlign, l.ChunkAlign), remaining)
+		n = min(max(n-n%align, align), remaining)
 	}
 	if n > s.turn.budget {
 		n = s.turn.budget
-		n -= n % l.ChunkAlign
+		n -= n % align
 		s.turn.ended = true
 	}
 	if cut := s.fit(e.q, from, n); cut != n {

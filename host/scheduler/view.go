@@ -153,7 +153,7 @@ func (s *Scheduler) refreshLeases() {
 // refreshNeeds has every record looked at anew when the longest chunk has changed, which with a
 // window bounds the pages that a request needs at once.
 func (s *Scheduler) refreshNeeds() {
-	longest := s.chunkMax()
+	longest := s.chunkMax(s.limits.ChunkAlign)
 	if longest == s.table.longest {
 		return
 	}
@@ -215,7 +215,7 @@ func (s *Scheduler) record(q *sequence) abi.Record {
 
 // needs is how many of so many pages to come a sequence needs at once.
 func (s *Scheduler) needs(q *sequence, pages int) uint32 {
-	return uint32(min(pages, s.options.Holds(q.target(), s.chunkMax())))
+	return uint32(min(pages, s.options.Holds(q.target(), s.chunkMax(s.limits.ChunkAlign))))
 }
 
 func recordState(q *sequence) uint32 {

@@ -64,12 +64,31 @@ func (m *memory) holds(r *Request, tokens, align int) int {
 
 // chunkMax is the longest chunk: as long as the limits say, and with a window as short as the
 // tightest pool needs it to be that is smaller than a request.
-func (s *Scheduler) chunkMax() int {
+func (s *Scheduler) chunkMax(align int) int {
 	most := s.limits.ChunkMax
 	for _, m := range s.models {
-		most = min(most, m.chunkMax(s.limits.ChunkAlign, most))
+		most = min(most, m.chunkMax(align, most))
 	}
 	return most
+}
+
+// unit is what divides a sequence's chunks: as the limits say, or, where they changed after it came
+// and a pool cannot hold so long a chunk of it, any length does.
+func (s *Scheduler) unit(q *sequence) int {
+	align, kv := s.limits.ChunkAlign, q.end
+	if align == 1 {
+		return 1
+	}
+	if q.kind == Local {
+		kv = q.prompt + q.maxNew - 1
+	}
+	for _, m := range s.models {
+		left := m.options.Pages - m.cache.Counts().Pinned - m.pinPromised
+		if m.options.Window > 0 && m.options.Holds(kv, align)+1 > left {
+			return 1
+		}
+	}
+	return align
 }
 
 func (m *memory) chunkMax(align, most int) int {
