@@ -156,6 +156,8 @@ func (i *instance) checkPlan(p *scheduler.Plan) {
 	w.markIf(len(p.Failed) > 0, SendStarved)
 	w.markIf(len(p.Shed) > 0, Shed)
 	w.markIf(len(p.Preempted) > 0 && i.config.Policy == Ruthless, PreemptedByPolicy)
+	w.markIf(len(p.Preempted) > 0 && p.Decodes > 0 && i.config.Policy != Ruthless,
+		PreemptedByDecode)
 	w.markIf(len(p.Preempted) > 0 && len(i.sending) > 0, PreemptedDuringSend)
 	for _, id := range p.Preempted {
 		i.preempted[id] = true
@@ -281,6 +283,9 @@ func (i *instance) note(e transfer.Event) {
 	w := i.world
 	w.trace("%v %v %v %v: %v", i, e.Direction, e.Kind, e.ID, e.Err)
 	if e.Err != nil {
+		if unexpected(e.Err.Reason) && w.counts[FrameDamaged] == 0 {
+			broken("%v: transfer %s fails, though no byte was changed: %v", i, e.ID, e.Err)
+		}
 		w.markIf(e.Err.Reason == transfer.Timeout, TransferTimedOut)
 		w.markIf(e.Err.Reason == transfer.Reset, ConnectionLost)
 		damaged := e.Err.Reason == transfer.Checksum || e.Err.Reason == transfer.Malformed ||
@@ -296,9 +301,11 @@ func (i *instance) note(e transfer.Event) {
 	case transfer.Opened:
 		l.writing = true
 		i.rewrite(l, e.From)
-		w.markIf(e.From > l.begin, ResumedBySecondSender)
+		l.resumed = e.From > l.begin
+		w.markIf(l.resumed, ResumedBySecondSender)
 	case transfer.Delivered:
 		w.mark(Delivered)
+		w.markIf(l.resumed, DeliveredByTwo)
 		i.checkDelivered(e.ID, l)
 		delete(i.leases, e.ID)
 	case transfer.Failed:
@@ -321,6 +328,17 @@ func (i *instance) rewrite(l *lease, from int) {
 			}
 		}
 	}
+}
+
+// unexpected reports whether only a damaged frame, or a peer that breaks the protocol, is a reason
+// for such a failure.
+func unexpected(r transfer.Reason) bool {
+	switch r {
+	case transfer.Malformed, transfer.Incompatible, transfer.Checksum, transfer.OutOfPlace,
+		transfer.Digest, transfer.PageFault:
+		return true
+	}
+	return false
 }
 
 func (i *instance) noteSend(e transfer.Event) {

@@ -197,9 +197,12 @@ func Random(seed uint64) Config {
 			c.Drafts = append(c.Drafts, draft)
 		}
 	}
-	if r.IntN(6) == 0 {
+	switch r.IntN(8) {
+	case 0:
 		c.tight(r)
-	} else {
+	case 1:
+		c.crowded(r)
+	default:
 		c.instances(r)
 		c.requests(r, 120*time.Millisecond)
 	}
@@ -246,6 +249,27 @@ func (c *Config) instances(r *rand.Rand) {
 		in.Prefill, in.Decode = role != 1, role != 0 || i == count-1
 		in.Pages = c.least(c.Shape, in.Limits) + 2 + r.IntN(1+2*c.Context/c.Shape.PageSize)
 		c.Instances = append(c.Instances, in)
+	}
+}
+
+// crowded is a world in which short prompts get long answers, all at once, on instances with memory
+// for few of them.
+func (c *Config) crowded(r *rand.Rand) {
+	for range 1 + r.IntN(2) {
+		in := c.instance(r)
+		in.Prefill, in.Decode = true, true
+		in.Pages = c.least(c.Shape, in.Limits) + 1 + r.IntN(5)
+		in.Limits.MaxSeqs = 3 + r.IntN(8)
+		c.Instances = append(c.Instances, in)
+	}
+	c.requests(r, 10*time.Millisecond)
+	for n := range c.Requests {
+		ask := &c.Requests[n].Request
+		if len(ask.Embeds) == 0 {
+			ask.Prompt = ask.Prompt[:min(len(ask.Prompt), 1+r.IntN(12))]
+		}
+		ask.MaxTokens, ask.MinTokens = 10+r.IntN(c.Context/2), 0
+		c.Requests[n].End = -1
 	}
 }
 

@@ -66,6 +66,7 @@ type lease struct {
 	order   [][]int // the slots of each model in the order of positions, from begin on
 	count   int     // slots in all layers and models
 	begin   int
+	resumed bool // its writer went on behind what another one had sealed
 	writing bool // a writer has been let in and has not ended
 }
 
@@ -265,7 +266,9 @@ func (i *instance) conclude() {
 // limit changes the limits, unless what is here needs the old ones.
 func (i *instance) limit() {
 	limits := randomLimits(i.random)
-	limits.ChunkAlign = 1 // What was admitted fits a pool for that.
+	if i.random.IntN(2) == 0 {
+		limits.ChunkAlign = min(limits.ChunkMax, 1+i.random.IntN(20))
+	}
 	if i.scheduler.SetLimits(limits) == nil {
 		i.config.Limits, i.mostHeld = limits, i.scheduler.Stats().Holding
 		i.world.mark(LimitsChanged)

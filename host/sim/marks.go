@@ -71,6 +71,8 @@ const (
 	Drained
 	DraftRun
 	Meddled
+	DeliveredByTwo
+	PreemptedByDecode
 	marks
 )
 
@@ -95,7 +97,8 @@ func (m Mark) String() string {
 		"preempted by a policy", "items of vectors", "items of vectors matched",
 		"went on elsewhere behind its tokens",
 		"message to an instance lost", "stream fell silent", "stopped by its reader",
-		"ended by its form", "no lease left", "drained", "draft run", "meddled with"}[m]
+		"ended by its form", "no lease left", "drained", "draft run", "meddled with",
+		"delivered by two senders", "preempted by a decode"}[m]
 }
 
 // AllMarks lists the marks.
