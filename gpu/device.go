@@ -12,7 +12,9 @@
 package gpu
 
 // Device is an accelerator with its own memory. One goroutine at a time calls its kernels; PackKV
-// and UnpackKV may be called beside them for pages that no running kernel touches.
+// and UnpackKV may be called beside them for pages that no running kernel touches. A device that
+// has a method SlotsApart() bool which answers true lets PackKV read the complete slots of a page
+// at any time.
 type Device interface {
 	Memory
 	Kernels

@@ -129,6 +129,10 @@ func (kv *kvPool) copyPage(to, from, slots int) {
 	}
 }
 
+// SlotsApart says that a slot may be packed while kernels append to others of its page and read it:
+// no two slots share an element, and a kernel that was called has ended when it returns.
+func (d *Device) SlotsApart() bool { return true }
+
 // PackKV implements gpu.Kernels.
 func (d *Device) PackKV(pool gpu.KV, r gpu.KVRange, dst []byte) error {
 	kv := pool.(*kvPool)

@@ -53,6 +53,13 @@ func (s *KVStore) WritePage(layer int, r kvcache.SlotRange, src []byte) error {
 	return nil
 }
 
+// ReadsLate says whether complete slots may be read while others of the same page are written: the
+// device says so.
+func (s *KVStore) ReadsLate() bool {
+	device, ok := s.device.(interface{ SlotsApart() bool })
+	return ok && device.SlotsApart()
+}
+
 func at(layer int, r kvcache.SlotRange) gpu.KVRange {
 	return gpu.KVRange{Layer: layer, Page: int(r.Page), First: r.First, Count: r.Count}
 }

@@ -49,6 +49,30 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 }
 
+// A transfer over TCP reaches at least 0.85 of a bare copy of the same bytes, in turns with it. It
+// wants two cores for itself.
+func TestReachesABareCopy(t *testing.T) {
+	if os.Getenv("ENGINE_LONG") == "" {
+		t.Skip("ENGINE_LONG=1 measures; it wants two cores for itself")
+	}
+	r := newRigWith(t, benchShape, func(ro *ReceiverOptions, so *SenderOptions) {
+		pagesOf(ro.Models[0]).writes = nil
+		pagesOf(so.Models[0]).late = true
+	})
+	total := 4096 * benchShape.layers * benchShape.slotBytes
+	src, dst := make([]byte, total), make([]byte, total)
+	var ratios []float64
+	for i := range 21 {
+		_, took := r.move(t, fmt.Sprint(i), 4096)
+		ratios = append(ratios, bareCopy(t, dst, src).Seconds()/took.Seconds())
+	}
+	if got := median(ratios); got < 0.85 {
+		t.Errorf("%.2f of a bare copy: %.2f", got, ratios)
+	} else {
+		t.Logf("%.2f of a bare copy", got)
+	}
+}
+
 func median(list []float64) float64 {
 	slices.Sort(list)
 	return list[len(list)/2]
@@ -79,6 +103,7 @@ func newRigWith(tb testing.TB, s shape, change options) *rig {
 	pagesOf(r.from).fill(1)
 	if b, ok := tb.(*testing.B); ok && b != nil {
 		pagesOf(r.to).writes = nil
+		pagesOf(r.from).late = true
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

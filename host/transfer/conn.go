@@ -130,6 +130,11 @@ func (s *Sender) carry(o *Outgoing, conn net.Conn, by Transport) {
 		defer close(heard)
 		o.listen(conn)
 	}()
+	packed := make(chan struct{})
+	go func() {
+		defer close(packed)
+		o.prepare()
+	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -140,12 +145,13 @@ func (s *Sender) carry(o *Outgoing, conn net.Conn, by Transport) {
 		case t.over:
 			conn.Close()
 			<-heard
+			<-packed // Afterwards nobody reads the pages.
 			return
 		case t.bytes != nil:
 			s.charge(len(t.bytes))
 			o.said(s.push(o, conn, t.bytes))
 		case t.shipment != nil:
-			o.deliver(conn, *t.shipment)
+			o.deliver(conn, t.shipment)
 		default:
 			timer.Reset(t.deadline - now)
 			select {
@@ -178,30 +184,30 @@ func (o *Outgoing) closed(why *Error) {
 	o.over()
 }
 
-// deliver writes one shipment.
-func (o *Outgoing) deliver(conn net.Conn, what shipment) {
+// deliver writes one shipment, or one frame of it.
+func (o *Outgoing) deliver(conn net.Conn, what *shipment) {
 	s := o.sender
-	if what.parcel == nil {
-		o.mu.Lock()
-		o.machine.sealBelow(what.end, s.clock())
-		o.mu.Unlock()
+	frame, bad := o.machine.frame(what) // It was packed before: see prepare and Send.
+	if bad != nil {
+		o.giveUp(bad)
 		return
 	}
-	what.parcel.finish(o.machine.pass)
 	o.mu.Lock()
-	ok := o.machine.data(what.parcel, s.clock())
+	ok := o.machine.sent(what, frame, s.clock())
 	o.mu.Unlock()
-	if ok {
-		n, err := s.write(o, conn, what.parcel.whole)
-		o.mu.Lock()
-		o.machine.Crossed(n, true)
-		o.mu.Unlock()
-		if err != nil {
-			o.closed(fault(Reset, "write: %v", err))
-		}
+	signal(o.roomy)
+	if !ok {
+		return
+	}
+	n, err := s.write(o, conn, frame.whole)
+	o.mu.Lock()
+	o.machine.Crossed(n, true)
+	o.mu.Unlock()
+	if err != nil {
+		o.closed(fault(Reset, "write: %v", err))
 	}
 	s.backlog.Add(-what.size())
-	s.recycle(what.parcel.whole)
+	s.recycle(frame.whole)
 }
 
 // write writes all of p at the pace of the sender's rate, as long as the machine lives.

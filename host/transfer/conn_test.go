@@ -160,11 +160,16 @@ func openedBoth(id string) []string {
 type options func(*ReceiverOptions, *SenderOptions)
 
 // inBubble runs a test over a pipe, on which every byte waits for its reader, and over the rings of
-// shared memory, which take many.
+// shared memory, which take many; from pages that are read at once, and from late ones.
 func inBubble(t *testing.T, change options, f func(t *testing.T, w *wiring)) {
-	for _, pipe := range []func() (near, far net.Conn){net.Pipe, nearby.Pipe} {
+	for i, pipe := range []func() (near, far net.Conn){net.Pipe, nearby.Pipe, net.Pipe} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWiring(t, change)
+			w := newWiring(t, func(ro *ReceiverOptions, so *SenderOptions) {
+				pagesOf(so.Models[0]).late = i > 0
+				if change != nil {
+					change(ro, so)
+				}
+			})
 			w.pipe = pipe
 			defer w.close()
 			f(t, w)

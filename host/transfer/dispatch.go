@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kvrelay/engine/host/kvcache"
@@ -23,18 +24,23 @@ type Dispatch struct {
 	models []Model
 	room   func(size int) []byte
 	most   int // bytes of KV in a frame
+	late   bool
 	pack   *packer
-	queue  []shipment
+	queue  []*shipment
 }
 
-// shipment is a data frame, or, where parcel is nil, a seal at position end.
+// shipment is a data frame, or frames that are to be packed yet, or, where both are nil, a seal at
+// position end.
 type shipment struct {
 	parcel *parcel
+	owed   *owed
 	end    int
 }
 
+func (s *shipment) isSeal() bool { return s.parcel == nil && s.owed == nil }
+
 // size is what a shipment adds to the backlog.
-func (s shipment) size() int64 {
+func (s *shipment) size() int64 {
 	if s.parcel == nil {
 		return 0
 	}
@@ -46,6 +52,7 @@ func (s shipment) size() int64 {
 func NewDispatch(id string, m *Metadata, models []Model, timeout time.Duration) *Dispatch {
 	return &Dispatch{
 		Outbound: NewOutbound(id, m, models, timeout), meta: m, models: models, most: frameBytes,
+		late: late(models),
 		room: func(size int) []byte { return make([]byte, size) },
 	}
 }
@@ -58,19 +65,31 @@ func (d *Dispatch) SetFrame(bytes int) { d.most = max(1, min(bytes, MaxFrame)) }
 var errNotOpen = errors.New("transfer: Send before Opened or after Seal")
 
 // Send queues what a layer of a model has not sent yet of the window's positions below end. pages
-// is the sequence's page table; the keys and values are copied out of them before it returns. After
-// a failure it does nothing and returns why; pages that cannot be read are one.
+// is the sequence's page table. Unless they are LatePages, the keys and values are copied out of
+// them before it returns. After a failure it does nothing and returns why; pages that cannot be
+// read are one.
 func (d *Dispatch) Send(
 	model, layer, end int, pages []kvcache.PageID, now time.Duration,
 ) error {
 	if err := d.ready(); err != nil {
 		return err
 	}
-	if bad := d.pack.pack(model, layer, end, pages, d.ship); bad != nil {
+	what := owed{model, layer, end, pages}
+	if d.late {
+		d.owe(what)
+		return nil
+	}
+	if bad := d.pack.pack(what, d.ship); bad != nil {
 		d.GiveUp(bad, now)
 		return bad
 	}
 	return nil
+}
+
+// owe queues what is to be packed when its turn comes.
+func (d *Dispatch) owe(what owed) {
+	what.pages = slices.Clone(what.pages) // The caller's may be another's in the next step.
+	d.queue = append(d.queue, &shipment{owed: &what})
 }
 
 // ready says why nothing can be sent, if so. The packer starts where the receiver wants it.
@@ -88,31 +107,57 @@ func (d *Dispatch) ready() error {
 	return nil
 }
 
-func (d *Dispatch) ship(p *parcel) { d.queue = append(d.queue, shipment{parcel: p}) }
+func (d *Dispatch) ship(p *parcel) { d.queue = append(d.queue, &shipment{parcel: p}) }
 
 // SealChunk says that all layers of all models have sent everything below end: another writer may
 // resume there if this one is lost. Optional; an end at or below an earlier one says nothing new,
 // and one beyond the window is Seal's.
 func (d *Dispatch) SealChunk(end int) {
 	if end < d.meta.Window.End {
-		d.queue = append(d.queue, shipment{end: end})
+		d.queue = append(d.queue, &shipment{end: end})
 	}
 }
 
 // SealAll says that everything was sent. A Done event follows when the receiver has it all.
-func (d *Dispatch) SealAll() { d.queue = append(d.queue, shipment{end: d.meta.Window.End}) }
+func (d *Dispatch) SealAll() { d.queue = append(d.queue, &shipment{end: d.meta.Window.End}) }
 
 // Queued is the count of data frames and seals that wait.
 func (d *Dispatch) Queued() int { return len(d.queue) }
 
-// take is the next shipment, if the machine lets it go.
-func (d *Dispatch) take() *shipment {
+// peek is the next shipment, if the machine lets it go.
+func (d *Dispatch) peek() *shipment {
 	if !d.Writing() || len(d.queue) == 0 {
 		return nil
 	}
-	next := &d.queue[0]
-	d.queue = d.queue[1:]
-	return next
+	return d.queue[0]
+}
+
+// sent notes that the first of the queue was taken, or one frame of it, and says whether the frame
+// may go. What is owed stays until no frame comes of it any more.
+func (d *Dispatch) sent(first *shipment, frame *parcel, now time.Duration) (ok bool) {
+	if d.peek() != first { // Given up meanwhile.
+		return false
+	}
+	if first.owed == nil || frame == nil {
+		d.queue[0] = nil
+		d.queue = d.queue[1:]
+	}
+	if first.isSeal() {
+		d.sealBelow(first.end, now)
+	}
+	return frame != nil && d.data(frame, now)
+}
+
+// frame is the next frame of a shipment, complete; nil for a seal, and when nothing is owed.
+func (d *Dispatch) frame(of *shipment) (frame *parcel, bad *Error) {
+	frame = of.parcel
+	if of.owed != nil {
+		frame, bad = d.pack.one(*of.owed)
+	}
+	if frame != nil {
+		frame.finish(d.pass)
+	}
+	return frame, bad
 }
 
 // Next is what is to be written to the connection next: what the machine has to say, or one data
@@ -124,18 +169,16 @@ func (d *Dispatch) Next(now time.Duration) []byte {
 			d.Crossed(len(said), false)
 			return said
 		}
-		next := d.take()
-		switch {
-		case next == nil:
+		next := d.peek()
+		if next == nil {
 			return nil
-		case next.parcel == nil:
-			d.sealBelow(next.end, now)
-		default:
-			next.parcel.finish(d.pass)
-			if d.data(next.parcel, now) {
-				d.Crossed(len(next.parcel.whole), true)
-				return next.parcel.whole
-			}
+		}
+		frame, bad := d.frame(next)
+		if bad != nil {
+			d.GiveUp(bad, now)
+		} else if d.sent(next, frame, now) {
+			d.Crossed(len(frame.whole), true)
+			return frame.whole
 		}
 	}
 }

@@ -368,6 +368,9 @@ func (s *search) askers(w *world, i int) (asked, heard bool) {
 // everywhere fair steps lead to the end. Crashes, cuts, damage, silence, cancels and releases may
 // happen at any time. ENGINE_LONG=1 explores larger bounds.
 func TestEveryStateOfTheProtocol(t *testing.T) {
+	if raced {
+		t.Skip("one goroutine, many states")
+	}
 	bounds := map[string]func(*search){
 		"two reservations of the same pages": func(s *search) { s.chunks = 1 },
 		"two chunks, resumed by another":     func(s *search) { s.epochs, s.chunks = 1, 2 },

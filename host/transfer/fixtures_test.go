@@ -24,7 +24,10 @@ type fakePages struct {
 	failAfterWrites  int            // 0 = never
 	writeCalls       int
 	failReadsOfLayer int // -1 = never
+	late             bool
 }
+
+func (p *fakePages) ReadsLate() bool { return p.late }
 
 func newFakePages(layers, pages, pageSize, slotBytes int) *fakePages {
 	p := &fakePages{

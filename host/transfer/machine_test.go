@@ -374,7 +374,7 @@ func TestPageFaults(t *testing.T) {
 
 	p = newPair(t, 3, smallShape, Window{End: 10})
 	pagesOf(p.from).failReadsOfLayer = 1
-	bad := p.pack.pack(0, 1, 10, p.pages, func(*parcel) {})
+	bad := p.pack.pack(owed{0, 1, 10, p.pages}, func(*parcel) {})
 	if bad == nil || bad.Reason != PageFault {
 		t.Fatal(bad)
 	}

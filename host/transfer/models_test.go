@@ -42,7 +42,7 @@ func TestTwoModels(t *testing.T) {
 	p, draft, draftSlots := twoModels(t)
 	p.send(12)
 	ship := func(q *parcel) { p.queue = append(p.queue, shipment{parcel: q}) }
-	if bad := p.pack.pack(1, 0, 12, firstPages(5), ship); bad != nil {
+	if bad := p.pack.pack(owed{1, 0, 12, firstPages(5)}, ship); bad != nil {
 		t.Fatal(bad)
 	}
 	p.seal(12)

@@ -130,7 +130,12 @@ func TestMuxSniffsABoundedNumber(t *testing.T) {
 // overEach runs a test over each transport of this system, by real sockets.
 func overEach(t *testing.T, s shape, f func(t *testing.T, r *rig)) {
 	for _, by := range transports() {
-		t.Run(string(by), func(t *testing.T) { f(t, newRig(t, s, by, TCP)) })
+		t.Run(string(by), func(t *testing.T) {
+			f(t, newRigWith(t, s, func(_ *ReceiverOptions, so *SenderOptions) {
+				so.Transports = []Transport{by, TCP}
+				pagesOf(so.Models[0]).late = by != Unix
+			}))
+		})
 	}
 }
 

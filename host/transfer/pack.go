@@ -4,17 +4,22 @@ import "github.com/kvrelay/engine/host/kvcache"
 
 // frameBytes is how much KV a sender puts in a data frame, where it has so much: large enough that
 // headers and system calls cost nothing, small enough to stay in a processor's cache.
-const frameBytes = 256 << 10
+const frameBytes = 512 << 10
 
 // parcel is a data frame in the making: room for its header, its place, then the keys and values.
 type parcel struct {
 	place
 	whole []byte
 	leaf  digest
+	ready bool // finished
 }
 
 // finish completes the frame and its leaf of the digest.
 func (p *parcel) finish(with pass) {
+	if p.ready {
+		return
+	}
+	p.ready = true
 	p.put(p.whole[headerSize:], p.whole[dataHeadSize:])
 	putHeader(p.whole, kindData, with)
 	p.leaf = leafOf(p.whole[headerSize:])
@@ -47,31 +52,61 @@ func newPacker(m *Metadata, models []Model, from int, room func(int) []byte) *pa
 	return p
 }
 
-// pack reads what is due below end of one layer out of the pages, a frame at a time.
-func (p *packer) pack(model, layer, end int, pages []kvcache.PageID, ship func(*parcel)) *Error {
-	if model < 0 || model >= len(p.models) || layer < 0 || layer >= p.layouts[model].layers {
-		return fault(PageFault, "there is no model %d layer %d", model, layer)
-	}
-	l := &p.layouts[model]
-	end = min(end, l.window.End)
-	next := &p.next[model][layer]
-	if *next < end && (end-1)/l.pageSize >= len(pages) {
-		return fault(PageFault, "%d pages do not reach position %d", len(pages), end-1)
-	}
-	for *next < end {
-		at := *next
-		stop := l.reach(at, p.cut(l, at, end))
-		whole := &parcel{
-			place: place{model, layer, at, stop - at},
-			whole: p.room(dataHeadSize + (stop-at)*l.slotBytes),
-		}
-		if bad := p.fill(whole, l, pages); bad != nil {
+// owed is what a layer of a model has to send below end, and the page table it stands in.
+type owed struct {
+	model, layer, end int
+	pages             []kvcache.PageID
+}
+
+// pack reads what is due out of the pages, a frame at a time.
+func (p *packer) pack(what owed, ship func(*parcel)) *Error {
+	for {
+		one, bad := p.one(what)
+		if one == nil {
 			return bad
 		}
-		*next = l.due(stop)
-		ship(whole)
+		ship(one)
 	}
-	return nil
+}
+
+// one reads the next frame of what is owed; nil when nothing is due any more.
+func (p *packer) one(what owed) (*parcel, *Error) {
+	model, layer := what.model, what.layer
+	if model < 0 || model >= len(p.models) || layer < 0 || layer >= p.layouts[model].layers {
+		return nil, fault(PageFault, "there is no model %d layer %d", model, layer)
+	}
+	l := &p.layouts[model]
+	end := min(what.end, l.window.End)
+	next := &p.next[model][layer]
+	if *next >= end {
+		return nil, nil
+	}
+	if (end-1)/l.pageSize >= len(what.pages) {
+		return nil, fault(PageFault, "%d pages do not reach position %d", len(what.pages), end-1)
+	}
+	at := *next
+	stop := l.reach(at, p.cut(l, at, end))
+	whole := &parcel{
+		place: place{model, layer, at, stop - at},
+		whole: p.room(dataHeadSize + (stop-at)*l.slotBytes),
+	}
+	if bad := p.fill(whole, l, what.pages); bad != nil {
+		return nil, bad
+	}
+	*next = l.due(stop)
+	return whole, nil
+}
+
+// late says that pages may be read when it suits: what was appended stays as it is until the
+// transfer has ended. In a sliding window pages go before.
+func late(models []Model) bool {
+	for _, m := range models {
+		pages, ok := m.Pages.(LatePages)
+		if m.Compat.Window > 0 || !ok || !pages.ReadsLate() {
+			return false
+		}
+	}
+	return true
 }
 
 // cut is where a frame that starts at position at ends at the latest: at a page's end where one

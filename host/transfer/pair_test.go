@@ -80,7 +80,7 @@ func (p *pair) connect(m *Metadata) {
 // send queues what all layers owe below end, as the engine does it layer by layer.
 func (p *pair) send(end int) {
 	for layer := range p.from.Compat.Layers {
-		bad := p.pack.pack(0, layer, end, p.pages, func(q *parcel) {
+		bad := p.pack.pack(owed{0, layer, end, p.pages}, func(q *parcel) {
 			p.queue = append(p.queue, shipment{parcel: q})
 		})
 		if bad != nil {

@@ -111,7 +111,8 @@ func (s *Sender) Open(id string, m *Metadata) (*Outgoing, error) {
 	o := &Outgoing{
 		sender: s, meta: m, total: totalBytes(m, s.options.Models),
 		machine: NewDispatch(id, m, s.options.Models, s.options.Timeout),
-		woken:   make(chan struct{}, 1), quit: make(chan struct{}),
+		woken:   make(chan struct{}, 1), ordered: make(chan struct{}, 1),
+		roomy: make(chan struct{}, 1), quit: make(chan struct{}),
 	}
 	o.machine.room = s.room
 	s.mu.Lock()
@@ -234,27 +235,36 @@ type Outgoing struct {
 	meta   *Metadata
 	total  int64 // bytes of KV from the window's begin on
 
-	woken chan struct{} // the queue or the machine has something new
-	quit  chan struct{} // closed when the machine is over
+	woken   chan struct{} // the queue or the machine has something new
+	ordered chan struct{} // so have the orders
+	roomy   chan struct{} // the queue has become shorter
+	quit    chan struct{} // closed when the machine is over
 
 	mu      sync.Mutex // guards what follows
 	machine *Dispatch
-	ended   bool // nobody takes from the queue any more
+	orders  []*shipment // of late pages: what prepare has not packed yet, and seals behind it
+	ended   bool        // nobody takes from the queue any more
 }
 
 // Send ships what a layer of a model has not sent yet of the window's positions below end. pages is
 // the sequence's page table: position p stands in slot p%PageSize of pages[p/PageSize]. It is
-// called after the layer's KV append (batch.Batch.LayerDone): the keys and values are copied out of
-// the pages before it returns. The pages stay pinned all the same until Done or Failed.
+// called after the layer's KV append (batch.Batch.LayerDone). The pages stay pinned until Done or
+// Failed. Unless they are LatePages, the keys and values are copied out of them before it returns,
+// and wait in memory, at most the KV of this transfer.
 //
-// The copies wait in memory, at most the KV of this transfer. After a failure Send does nothing and
-// returns it; the Failed event comes once.
+// After a failure Send does nothing and returns it; the Failed event comes once.
 func (o *Outgoing) Send(model, layer, end int, pages []kvcache.PageID) error {
 	pack, err := o.ready()
 	if err != nil {
 		return err
 	}
-	if bad := pack.pack(model, layer, end, pages, o.ship); bad != nil {
+	what := owed{model, layer, end, pages}
+	if o.machine.late {
+		what.pages = slices.Clone(pages) // The caller's may be another's in the next step.
+		o.order(&shipment{owed: &what})
+		return nil
+	}
+	if bad := pack.pack(what, o.ship); bad != nil {
 		o.giveUp(bad)
 		return bad
 	}
@@ -302,19 +312,27 @@ func (o *Outgoing) enqueue(add func()) {
 	o.wake()
 }
 
-func (o *Outgoing) wake() {
-	select {
-	case o.woken <- struct{}{}:
-	default:
-	}
-}
+func (o *Outgoing) wake() { signal(o.woken) }
 
 // SealChunk says that all layers of all models have sent everything below end: another writer may
 // resume there if this one is lost. Optional; an end at or below an earlier one says nothing new.
-func (o *Outgoing) SealChunk(end int) { o.enqueue(func() { o.machine.SealChunk(end) }) }
+func (o *Outgoing) SealChunk(end int) {
+	if end < o.meta.Window.End {
+		o.seal(end)
+	}
+}
+
+func (o *Outgoing) seal(end int) {
+	what := &shipment{end: end}
+	if o.machine.late {
+		o.order(what)
+		return
+	}
+	o.enqueue(func() { o.machine.queue = append(o.machine.queue, what) })
+}
 
 // Seal says that everything was sent. A Done event follows when the receiver has it all.
-func (o *Outgoing) Seal() { o.enqueue(o.machine.SealAll) }
+func (o *Outgoing) Seal() { o.seal(o.meta.Window.End) }
 
 // Cancel gives the transfer up and tells the receiver. A Failed event of reason Cancelled follows,
 // unless Done or Failed was on its way.
@@ -364,7 +382,7 @@ func (o *Outgoing) turn(now time.Duration) (t turn) {
 	case o.machine.Over():
 		t.over = true
 	default:
-		t.shipment = o.machine.take()
+		t.shipment = o.machine.peek()
 	}
 	if o.machine.Over() {
 		o.over()
@@ -377,7 +395,7 @@ func (o *Outgoing) end() []Event {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sender.backlog.Add(-o.machine.clear())
-	o.ended = true
+	o.orders, o.ended = nil, true
 	o.over()
 	return o.machine.Events()
 }

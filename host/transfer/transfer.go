@@ -39,12 +39,21 @@ const (
 // bytes are Count keys [Count][KVHeads][HeadDim], then Count values of the same shape,
 // little-endian in the pool's type (the canonical layout of gpu.KVRange).
 //
-// ReadPage is called inside Outgoing.Send, on the caller's goroutine. WritePage is called from the
-// goroutine of a connection, for slots that no one else reads or writes meanwhile; calls for one
-// lease never overlap, calls for different leases may.
+// ReadPage is called inside Outgoing.Send, on the caller's goroutine; but see LatePages. WritePage
+// is called from the goroutine of a connection, for slots that no one else reads or writes
+// meanwhile; calls for one lease never overlap, calls for different leases may.
 type Pages interface {
 	ReadPage(layer int, r kvcache.SlotRange, dst []byte) error
 	WritePage(layer int, r kvcache.SlotRange, src []byte) error
+}
+
+// LatePages are Pages of which slots that are complete may be read by any goroutine, at any time
+// before the transfer has ended, while others of the same page are written. Then ReadPage is called
+// from the connection's goroutine when there is room to send: the bytes go out while they are in
+// the processor's cache, and the forward pass does not wait for their copy.
+type LatePages interface {
+	Pages
+	ReadsLate() bool
 }
 
 // Model is one of the engine's models as the transfer sees it. SlotBytes is what one token's key
