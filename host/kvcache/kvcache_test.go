@@ -147,7 +147,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-func TestSegments(t *testing.T) {
+// TestScenario51: the run-length form of slots.
+func TestScenario51Segments(t *testing.T) {
 	table := []PageID{5, 6, 9}
 	gone := []PageID{5, None, None, 0, None, 2}
 	for _, c := range []struct {

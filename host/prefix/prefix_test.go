@@ -60,3 +60,51 @@ func BenchmarkWide(b *testing.B) {
 		})
 	}
 }
+
+// TestScenario81: what is added, extended and removed again leaves all pages free and nothing in
+// the tree; a path without tokens takes nothing.
+func TestScenario81FreeCapacity(t *testing.T) {
+	const pages = 40
+	pool := kvcache.NewPool(pages)
+	c := New(pool, Options{PageSize: 16, Budget: -1})
+	free := func(when string) {
+		t.Helper()
+		if err := c.Check(); err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if n := c.Counts(); pool.Free() != pages || n != (Counts{Evicted: n.Evicted}) {
+			t.Errorf("%s: %d pages are free of %d, the tree has %+v", when, pool.Free(), pages, n)
+		}
+	}
+	for range 10 { // Without tokens.
+		var path Path
+		c.Publish(&path, nil, nil, true)
+		c.Release(path, nil, Keep, 0)
+	}
+	free("after empty paths")
+	tokens := make([]int32, 216)
+	for i := range tokens {
+		tokens[i] = int32(i)
+	}
+	for _, fate := range []Fate{Drop, Keep, Demote} {
+		var path Path
+		var table []kvcache.PageID
+		for n := range tokens { // 16 first, then 200 more, one by one.
+			if n%16 == 0 {
+				page, _ := pool.Take()
+				table = append(table, page)
+			}
+			if n >= 15 {
+				c.Publish(&path, tokens[:n+1], table, true)
+			}
+		}
+		if c.Peek(append(tokens, 1)) != len(tokens) {
+			t.Fatal("what was added is not found")
+		}
+		c.Release(path, table, fate, 0)
+		if fate != Drop {
+			c.Reset()
+		}
+		free("after an extension of 200")
+	}
+}
