@@ -132,7 +132,9 @@ var layout = []row{
 	{
 		pkg:     "plugins/authortools",
 		imports: "abi abi/fields plugins plugins/lint plugins/policyfile",
-		outside: "github.com/BurntSushi/toml os/exec", tests: "plugins/builtin",
+		outside: "github.com/BurntSushi/toml github.com/santhosh-tekuri/jsonschema " +
+			"golang.org/x/text os/exec",
+		tests: "plugins/builtin",
 	},
 	{pkg: "plugins/builtin"},
 	{pkg: "plugins/fuel", imports: "plugins/lint", tests: "github.com/tetratelabs/wazero"},

@@ -364,3 +364,5 @@ func TestGreeting(t *testing.T) {
 		t.Errorf("the log says %s", b.log)
 	}
 }
+
+func silence() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -49,6 +49,9 @@ func checkPolicy(ctx context.Context, cfg *config.Config, p config.PolicyModule)
 		wrong.Message = fmt.Sprintf("policy %q is not the module that is pinned", p.Name)
 		return "", &wrong
 	}
+	if bad, err := wrongSettings(p.Path, p.Config); err != nil || bad != nil {
+		return "", settingsProblem(cfg, p, bad, err)
+	}
 	limits := policyLimits(cfg)
 	report := plugins.Check(ctx, wasm, p.Config, limits)
 	if !report.OK() {

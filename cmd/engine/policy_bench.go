@@ -20,7 +20,8 @@ func policyBenchCommand() *cobra.Command {
 		Short: "What a module's decisions cost, by length of the queue",
 		Long: `
 Lets a module decide on queues of several lengths, in turns with the native fcfs, and prints
-time, fuel and the ratio of the medians. FILE may also be builtin:NAME.`,
+time, fuel and the ratio of the medians, and how those differ from the run before. FILE may also be
+builtin:NAME.`,
 		Example: `  engine policy bench mine.wasm
   engine policy bench builtin:sjf-aging --each 2s`,
 		Args: takes(1, "FILE"),
@@ -37,7 +38,10 @@ time, fuel and the ratio of the medians. FILE may also be builtin:NAME.`,
 			if err != nil {
 				return err
 			}
-			return printMeasured(cmd.OutOrStdout(), m)
+			if err := printMeasured(cmd.OutOrStdout(), m); err != nil {
+				return err
+			}
+			return compareLast(cmd.OutOrStdout(), args[0], digestOf(wasm), m)
 		},
 		Annotations: map[string]string{exits: "1 2"},
 	}
@@ -76,7 +80,8 @@ func policyInspectCommand() *cobra.Command {
 		Use:   "inspect FILE [--config JSON]",
 		Short: "What a module is, needs and offers",
 		Long: `
-Prints a module's descriptor, capabilities, imports, exports and sizes, without judging its answers.
+Prints a module's descriptor, capabilities, imports, exports and sizes, without judging its answers;
+and of its policy.toml, if that stands beside it, what can be set and what its reasons mean.
 FILE may also be builtin:NAME.`,
 		Example: `  engine policy inspect mine.wasm`,
 		Args:    takes(1, "FILE"),
@@ -89,7 +94,11 @@ FILE may also be builtin:NAME.`,
 			if err != nil {
 				return err
 			}
-			for _, f := range facts {
+			about, err := moduleAbout(args[0])
+			if err != nil {
+				return err
+			}
+			for _, f := range append(facts, aboutFacts(about)...) {
 				fmt.Fprintf(cmd.OutOrStdout(), "%-12s %s\n", f.Name, f.Text)
 			}
 			return nil

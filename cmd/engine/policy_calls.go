@@ -31,6 +31,9 @@ func policyLoad(ctx context.Context, o loadOptions, s streams) error {
 		ask.Wasm, ask.Reasons = wasm, reasonsFor(o.source)
 		ask.Name = strings.TrimSuffix(filepath.Base(o.source), ".wasm")
 	}
+	if err := settingsError(o.source, []byte(o.config)); err != nil {
+		return fmt.Errorf("%s: %w", o.source, err)
+	}
 	c, err := dialAdmin(o.admin)
 	if err != nil {
 		return err

@@ -39,6 +39,9 @@ builtin:NAME.`,
 				return usageError("--config is not JSON")
 			}
 			report := checkModule(cmd.Context(), wasm, []byte(settings))
+			if err := addSettings(&report, args[0], []byte(settings)); err != nil {
+				return err
+			}
 			if asJSON {
 				return printJSONReport(cmd.OutOrStdout(), report)
 			}

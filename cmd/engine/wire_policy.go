@@ -120,6 +120,9 @@ func namedPolicy(cfg *config.Config, name string) (plugins.Spec, error) {
 				module.Path,
 				digest, module.SHA256)
 		}
+		if err := settingsError(module.Path, module.Config); err != nil {
+			return spec, fmt.Errorf("policy %s: %w", name, err)
+		}
 		spec.Wasm, spec.Config = wasm, module.Config
 		spec.Reasons = reasonsFor(module.Path)
 		return spec, nil
