@@ -9,22 +9,22 @@ const caughtWithin = 200
 // the same world must be content. When this was written they were caught by
 //
 //	bug                          seed   what was seen
-//	page freed early                1   a write to a page without a reference
-//	swapped page                    1   a wrong token
-//	ack before the last frame       2   a wrong token
-//	lease not renewed               2   a lease may be written, its page is free
-//	chunk off by one                2   a wrong token
-//	stale epoch accepted           11   a lease may be written, its page is free
+//	page freed early                1   a page is referenced and its parent in the tree is not
+//	swapped page                    1   a page of the prefix tree does not hold its tokens
+//	ack before the last frame       1   a wrong token
+//	lease not renewed               3   a lease may be written, its page is free
+//	chunk off by one                1   a page of the prefix tree does not hold its tokens
+//	stale epoch accepted            3   a lease may be written, its page is free
 //	double release                  1   a page is released without a reference
-//	prefix match one too long       2   a page of the prefix tree does not hold its tokens
-//	missing fence                  11   a lease may be written, its page is free
+//	prefix match one too long       1   a page of the prefix tree does not hold its tokens
+//	missing fence                   3   a lease may be written, its page is free
 //	wrong begin                     1   delivered, though slots were not written
 //	lost ack                        1   pages that nobody gave back
-//	missing copy                    2   a page of the prefix tree does not hold its tokens
-//	device failure ignored          2   a wrong token
-//	wrong layer                     2   a wrong token
+//	missing copy                    1   a wrong token
+//	device failure ignored          7   a sequence's page does not hold its tokens
+//	wrong layer                     3   a wrong token
 //	draft left behind               7   a sequence's page in the draft does not hold its tokens
-//	token streamed twice            1   a token too many
+//	token streamed twice           10   a token too many
 //
 // A change of any part moves the seeds; -v prints those of now.
 func TestPlantedBugs(t *testing.T) {

@@ -72,7 +72,7 @@ func (c *client) dial(
 func (k *call) expire() {
 	reader := k.client.reader
 	read := reader != nil && reader.call == k && !reader.over
-	if !k.over || read || k.answered && !k.streams {
+	if k.real == nil || !k.over || read || k.answered && !k.streams {
 		return
 	}
 	k.real.Cancel()

@@ -18,8 +18,9 @@ type client struct {
 	want    answer
 	got     []int32
 	ticket  placement.Ticket
-	tries   int // that brought nothing, since the last token
-	names   int // attempts, each under an ID of its own
+	beside  *instance // where another answer to the same prompt is made; nil: as placed
+	tries   int       // that brought nothing, since the last token
+	names   int       // attempts, each under an ID of its own
 	phase   string
 	call    *call
 	reader  *reader
@@ -103,7 +104,28 @@ func (c *client) place() {
 	c.prepare()
 }
 
-func (c *client) decode() *instance { return c.world.named(c.ticket.Instance(placement.Decode)) }
+func (c *client) decode() *instance {
+	if c.beside != nil {
+		return c.beside
+	}
+	return c.world.named(c.ticket.Instance(placement.Decode))
+}
+
+// branch begins another answer to the same prompt on the instance that has it, as a request with n
+// above 1 does when its first token is there.
+func (c *client) branch() {
+	w, ask := c.world, *c.ask
+	ask.Branch, ask.Way, ask.Meddling, ask.Cancel, ask.StopAfter = false, Direct, NoMeddling, 0, 0
+	ask.Request.ID += "b"
+	ask.Request.Sampling.Seed++
+	other := &client{world: w, ask: &ask, phase: "away", beside: c.decode()}
+	other.want = w.config.Shape.oracle(other.request(), w.config.Context)
+	w.clients = append(w.clients, other)
+	w.open++
+	w.mark(Branched)
+	other.names, other.devices = 1, w.devices
+	other.generate()
+}
 
 // generate asks for all of it at once.
 func (c *client) generate() {
@@ -202,7 +224,34 @@ func (c *client) sent(err error) {
 		c.done()
 		return
 	}
+	if c.ask.Way == Commit {
+		c.commit()
+		return
+	}
 	c.start()
+}
+
+// commit keeps what was delivered, for whoever comes with the same prompt.
+func (c *client) commit() {
+	c.enter("committing")
+	c.dial(c.decode(), func(s *engine.Stepper, answer func(func())) *engine.Call {
+		s.Commit(c.id(), func(tokens int, err error) {
+			answer(func() { c.committed(tokens, err) })
+		})
+		return nil // It ends with its reservation.
+	}, c.lostDecode)
+}
+
+func (c *client) committed(tokens int, err error) {
+	if err != nil {
+		c.refused(err)
+		return
+	}
+	if tokens != c.reserved.End {
+		broken("%s committed %d of %d tokens", c.id(), tokens, c.reserved.End)
+	}
+	c.world.mark(Committed)
+	c.done()
 }
 
 // resend tries another prefill instance, which may go on where the first had got to.
@@ -265,6 +314,9 @@ func (c *client) take(tokens []int32, logprobs []generation.Logprobs) {
 	c.got = append(c.got, tokens...)
 	if len(tokens) > 0 {
 		c.tries = 0
+		if at == 0 && c.ask.Branch {
+			c.branch()
+		}
 	}
 	if len(c.got) > len(c.want.tokens) || !slices.Equal(c.got, c.want.tokens[:len(c.got)]) {
 		broken("%s has tokens %v, must have %v", c.id(), c.got, c.want.tokens)

@@ -60,6 +60,8 @@ type Ask struct {
 	// End is the window's, as prep_recv takes it. Begin is where generation starts, as an offset
 	// back from the window's end.
 	End, Back int
+	// Branch: a second answer is wanted.
+	Branch bool
 	// Threshold: fewer tokens than that are not worth a remote send.
 	Threshold int
 	// Meddling is what somebody else does under the request's name, MeddleAfter how long after At.
@@ -88,6 +90,8 @@ const (
 	Resend
 	// Migrate: reserve and send, and never start.
 	Migrate
+	// Commit: reserve, send, and keep what came in the prefix cache.
+	Commit
 	// Forget: reserve and do nothing more, so that the lease runs out.
 	Forget
 	// Stale: as Handoff, and then the used metadata is sent to once more.
@@ -100,8 +104,8 @@ const (
 )
 
 func (w Way) String() string {
-	return [...]string{"direct", "handoff", "resend", "migrate", "forget", "stale", "loopback",
-		"hurry"}[w]
+	return [...]string{"direct", "handoff", "resend", "migrate", "commit", "forget", "stale",
+		"loopback", "hurry"}[w]
 }
 
 // Meddling is what somebody who should not does under the name of a request that is under way.
@@ -359,6 +363,7 @@ func (c *Config) requests(r *rand.Rand, apart time.Duration) {
 			a.Request.MinTokens = r.IntN(a.Request.MaxTokens + 1)
 		}
 		a.Form = r.IntN(5) == 0
+		a.Branch = r.IntN(8) == 0
 		if r.IntN(8) == 0 {
 			a.Meddling = 1 + Meddling(r.IntN(int(meddlings)-1))
 			a.MeddleAfter = time.Duration(1+r.IntN(200)) * time.Millisecond

@@ -73,6 +73,8 @@ const (
 	Meddled
 	DeliveredByTwo
 	PreemptedByDecode
+	Committed
+	Branched
 	marks
 )
 
@@ -98,7 +100,8 @@ func (m Mark) String() string {
 		"went on elsewhere behind its tokens",
 		"message to an instance lost", "stream fell silent", "stopped by its reader",
 		"ended by its form", "no lease left", "drained", "draft run", "meddled with",
-		"delivered by two senders", "preempted by a decode"}[m]
+		"delivered by two senders", "preempted by a decode",
+		"committed", "second answer to one prompt"}[m]
 }
 
 // AllMarks lists the marks.

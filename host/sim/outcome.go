@@ -57,6 +57,7 @@ func (c *client) again() {
 	c.world.mark(RetriedElsewhere)
 	c.giveBack()
 	c.tries++
+	c.beside = nil
 	c.ticket.Exclude(placement.Decode)
 	c.place()
 }
