@@ -764,6 +764,16 @@ func quantRowsQ8_0x6AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ8_0x8AVX512(t *quantTile)
 
+// quantRowsQ8_0x1AVX2 computes 1 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x1AVX2(t *quantTile)
+
+// quantRowsQ8_0x2AVX2 computes 2 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x2AVX2(t *quantTile)
+
 // quantRowsQ4_0x1AVX512 computes 1 rows of one Q4_0 panel with 8-bit activations.
 //
 //go:noescape
@@ -793,6 +803,16 @@ func quantRowsQ4_0x6AVX512(t *quantTile)
 //
 //go:noescape
 func quantRowsQ4_0x8AVX512(t *quantTile)
+
+// quantRowsQ4_0x1AVX2 computes 1 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x1AVX2(t *quantTile)
+
+// quantRowsQ4_0x2AVX2 computes 2 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x2AVX2(t *quantTile)
 
 // quantRowsQ4_1x1AVX512 computes 1 rows of one Q4_1 panel with 8-bit activations.
 //
@@ -824,6 +844,16 @@ func quantRowsQ4_1x6AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_1x8AVX512(t *quantTile)
 
+// quantRowsQ4_1x1AVX2 computes 1 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x1AVX2(t *quantTile)
+
+// quantRowsQ4_1x2AVX2 computes 2 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x2AVX2(t *quantTile)
+
 // quantRowsQ5_0x1AVX512 computes 1 rows of one Q5_0 panel with 8-bit activations.
 //
 //go:noescape
@@ -853,6 +883,16 @@ func quantRowsQ5_0x6AVX512(t *quantTile)
 //
 //go:noescape
 func quantRowsQ5_0x8AVX512(t *quantTile)
+
+// quantRowsQ5_0x1AVX2 computes 1 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x1AVX2(t *quantTile)
+
+// quantRowsQ5_0x2AVX2 computes 2 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x2AVX2(t *quantTile)
 
 // quantRowsQ5_1x1AVX512 computes 1 rows of one Q5_1 panel with 8-bit activations.
 //
@@ -884,6 +924,16 @@ func quantRowsQ5_1x6AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_1x8AVX512(t *quantTile)
 
+// quantRowsQ5_1x1AVX2 computes 1 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x1AVX2(t *quantTile)
+
+// quantRowsQ5_1x2AVX2 computes 2 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x2AVX2(t *quantTile)
+
 // quantRowsQ4_Kx1AVX512 computes 1 rows of one Q4_K panel with 8-bit activations.
 //
 //go:noescape
@@ -913,6 +963,16 @@ func quantRowsQ4_Kx6AVX512(t *quantTile)
 //
 //go:noescape
 func quantRowsQ4_Kx8AVX512(t *quantTile)
+
+// quantRowsQ4_Kx1AVX2 computes 1 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx1AVX2(t *quantTile)
+
+// quantRowsQ4_Kx2AVX2 computes 2 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx2AVX2(t *quantTile)
 
 // quantRowsQ5_Kx1AVX512 computes 1 rows of one Q5_K panel with 8-bit activations.
 //
@@ -944,6 +1004,16 @@ func quantRowsQ5_Kx6AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_Kx8AVX512(t *quantTile)
 
+// quantRowsQ5_Kx1AVX2 computes 1 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx1AVX2(t *quantTile)
+
+// quantRowsQ5_Kx2AVX2 computes 2 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx2AVX2(t *quantTile)
+
 // quantRowsQ6_Kx1AVX512 computes 1 rows of one Q6_K panel with 8-bit activations.
 //
 //go:noescape
@@ -973,6 +1043,16 @@ func quantRowsQ6_Kx6AVX512(t *quantTile)
 //
 //go:noescape
 func quantRowsQ6_Kx8AVX512(t *quantTile)
+
+// quantRowsQ6_Kx1AVX2 computes 1 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx1AVX2(t *quantTile)
+
+// quantRowsQ6_Kx2AVX2 computes 2 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx2AVX2(t *quantTile)
 
 // quantiseAVX2 is quantiseRow.
 //
@@ -1241,8 +1321,44 @@ var unpackAVX512 = [gpu.DTypes]func(*unpackCall){
 	gpu.Q6_K: unpackQ6_KAVX512,
 }
 
+// quantRowsAVX2 are kernels by type and rows.
+var quantRowsAVX2 = quantRowTable{
+	gpu.Q8_0: {
+		1: quantRowsQ8_0x1AVX2,
+		2: quantRowsQ8_0x2AVX2,
+	},
+	gpu.Q4_0: {
+		1: quantRowsQ4_0x1AVX2,
+		2: quantRowsQ4_0x2AVX2,
+	},
+	gpu.Q4_1: {
+		1: quantRowsQ4_1x1AVX2,
+		2: quantRowsQ4_1x2AVX2,
+	},
+	gpu.Q5_0: {
+		1: quantRowsQ5_0x1AVX2,
+		2: quantRowsQ5_0x2AVX2,
+	},
+	gpu.Q5_1: {
+		1: quantRowsQ5_1x1AVX2,
+		2: quantRowsQ5_1x2AVX2,
+	},
+	gpu.Q4_K: {
+		1: quantRowsQ4_Kx1AVX2,
+		2: quantRowsQ4_Kx2AVX2,
+	},
+	gpu.Q5_K: {
+		1: quantRowsQ5_Kx1AVX2,
+		2: quantRowsQ5_Kx2AVX2,
+	},
+	gpu.Q6_K: {
+		1: quantRowsQ6_Kx1AVX2,
+		2: quantRowsQ6_Kx2AVX2,
+	},
+}
+
 // quantRowsAVX512 are kernels by type and rows.
-var quantRowsAVX512 = [gpu.DTypes][maxQuantRows + 1]func(*quantTile){
+var quantRowsAVX512 = quantRowTable{
 	gpu.Q8_0: {
 		1: quantRowsQ8_0x1AVX512,
 		2: quantRowsQ8_0x2AVX512,

@@ -91,7 +91,7 @@ func (j *quantMatmulJob) do(worker, task int) {
 	s := j.d.scratch[worker]
 	defer s.forget()
 	t := j.area(task)
-	if j.integers && t.lastRow-t.firstRow <= fewRows && j.d.micro.quant.rows[j.w.dtype][1] != nil {
+	if j.integers && t.lastRow-t.firstRow <= j.d.micro.quant.few {
 		for panel := t.firstPanel; panel < t.lastPanel; panel++ {
 			j.panel(s, panel, t)
 		}
@@ -108,9 +108,6 @@ func (j *quantMatmulJob) do(worker, task int) {
 		}
 	}
 }
-
-// fewRows is up to how many rows a panel is best read as it is packed.
-const fewRows = 16
 
 // panel computes all rows of a task by one panel, as it is packed.
 func (j *quantMatmulJob) panel(s *scratch, panel int, t area) {

@@ -1,6 +1,6 @@
 package cpu
 
-//go:generate go run asm/gen.go asm/rows.go asm/tiles512.go asm/quant.go asm/quanttiles.go asm/quantrows.go asm/quantise.go
+//go:generate go run asm/gen.go asm/rows.go asm/tiles512.go asm/quant.go asm/quanttiles.go asm/quantrows.go asm/quantrows256.go asm/quantise.go
 
 import (
 	"unsafe"
@@ -47,6 +47,7 @@ func avx2Micro() *micro {
 
 func avx2QuantMicro() quantMicro {
 	m := quantMicro{tall: 4, unpack: unpackAVX2, quantise: quantiseAVX2,
+		rows: quantRowsAVX2, few: 3,
 		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX2,
 			floatsWholeAVX2, floatsLeastAVX2, floatsHalfAVX2}}
 	for kind := range m.tiles {
@@ -82,7 +83,7 @@ func avx512Micro() *micro {
 	m.tiles.complete(m.tall)
 	m.pairs.complete(m.tall)
 	m.quant = quantMicro{tall: quantRows, tiles: quantAVX512, unpack: unpackAVX512,
-		quantise: quantiseAVX2, rows: quantRowsAVX512,
+		quantise: quantiseAVX2, rows: quantRowsAVX512, few: 32,
 		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX512,
 			floatsWholeAVX512, floatsLeastAVX512, floatsHalfAVX512}}
 	m.wide = [...]tileKernel{wideF32AVX512, wideF16AVX512, wideBF16AVX512}

@@ -67,8 +67,12 @@ type quantMicro struct {
 	quantise func(*quantiseCall)
 	// rows compute a few rows by one panel as it is packed, from end to end: nil where there are
 	// none. q and s of the call are the panel's own.
-	rows [gpu.DTypes][maxQuantRows + 1]func(*quantTile)
+	rows quantRowTable
+	few  int // up to how many rows they are the faster way
 }
+
+// quantRowTable is kernels by type and rows.
+type quantRowTable [gpu.DTypes][maxQuantRows + 1]func(*quantTile)
 
 // maxQuantRows is the most rows of the kernels that read packed panels.
 const maxQuantRows = 8

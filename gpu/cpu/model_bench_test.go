@@ -31,7 +31,7 @@ func BenchmarkModel(b *testing.B) {
 					m.build(dtype)
 				}
 				b.Run("pp512", func(b *testing.B) { m.run(b, 512, 0) })
-				for _, rows := range []int{1, 8, 16} {
+				for _, rows := range []int{1, 2, 4, 8, 16, 32} {
 					b.Run(fmt.Sprintf("tg/batch=%d", rows),
 						func(b *testing.B) { m.run(b, 1, rows) })
 				}

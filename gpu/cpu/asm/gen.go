@@ -128,6 +128,9 @@ func (g *generator) tile(dtype string, rows int) {
 	g.p("LEAQ (R8)(R8*2), R9")
 	g.p("ADDQ SI, R9")
 	g.loop(name, func(steps int) {
+		for at := 0; at < steps*sizes[dtype] && steps > 1; at += 64 {
+			g.p("PREFETCHT0 %d(DI)", aheadWide+at)
+		}
 		for u := range steps {
 			g.tileStep(dtype, rows, u)
 		}
@@ -223,6 +226,11 @@ func (g *generator) wide(dtype string) {
 	g.p("ADDQ DI, BX")
 	g.loop(name, func(steps int) {
 		for u := range steps {
+			if u*sizes[dtype]%64 == 0 && steps > 1 {
+				for _, b := range []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"} {
+					g.p("PREFETCHT0 %d%s", aheadWide, b)
+				}
+			}
 			g.p("VBROADCASTSS %d(SI), Y2", 4*u)
 			for i, b := range []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"} {
 				g.load(dtype, b, 0, "Y0")

@@ -85,6 +85,9 @@ func (g *generator) quant() {
 		for _, rows := range quantHeights512 {
 			g.quantRows(i, rows)
 		}
+		for _, rows := range quantHeights256 {
+			g.quantRows256(i, rows)
+		}
 	}
 	g.quantise()
 }
@@ -274,12 +277,18 @@ func (g *generator) quantTables(to *strings.Builder) {
 		}
 		fmt.Fprintf(to, "}\n")
 	}
-	fmt.Fprintf(to, "\n// quantRowsAVX512 are kernels by type and rows.\n")
-	fmt.Fprintf(to, "var quantRowsAVX512 = [gpu.DTypes][maxQuantRows + 1]func(*quantTile){\n")
+	g.quantRowTable(to, "AVX2", quantHeights256)
+	g.quantRowTable(to, "AVX512", quantHeights512)
+}
+
+// quantRowTable lists the kernels that read packed panels.
+func (g *generator) quantRowTable(to *strings.Builder, isa string, heights []int) {
+	fmt.Fprintf(to, "\n// quantRows%s are kernels by type and rows.\n", isa)
+	fmt.Fprintf(to, "var quantRows%s = quantRowTable{\n", isa)
 	for _, f := range formats {
 		fmt.Fprintf(to, "gpu.%s: {\n", f.name)
-		for _, rows := range quantHeights512 {
-			fmt.Fprintf(to, "%d: quantRows%sx%dAVX512,\n", rows, f.name, rows)
+		for _, rows := range heights {
+			fmt.Fprintf(to, "%d: quantRows%sx%d%s,\n", rows, f.name, rows, isa)
 		}
 		fmt.Fprintf(to, "},\n")
 	}
