@@ -28,16 +28,51 @@ column, what is wrong and what to write instead.`,
 			if file == "" {
 				return usageError("config check needs -c FILE")
 			}
-			cfg, notes, err := loadConfig(file)
-			if err != nil {
-				return err
+			cfg, problems := config.Inspect(file)
+			if config.Failed(problems) {
+				return badConfig(checkRest(cmd.Context(), cfg, problems))
 			}
-			return checkFile(cmd.Context(), cmd.OutOrStdout(), cfg, notes)
+			return checkFile(cmd.Context(), cmd.OutOrStdout(), cfg, problems)
 		},
 		Annotations: map[string]string{exits: "2 78"},
 	}
 	fileFlag(cmd, &file)
 	return cmd
+}
+
+// checkRest adds to the problems of a file what is wrong with what it points to, so that all is seen
+// in one run. A line that is wrong already is not judged twice.
+func checkRest(ctx context.Context, cfg *config.Config, found []config.Problem) []config.Problem {
+	if cfg == nil {
+		return found
+	}
+	_, more := checkPolicies(ctx, cfg)
+	_, modelProblems := checkModel(cfg)
+	more = append(more, modelProblems...)
+	more = append(more, checkCertificate(cfg)...)
+	all := slices.Clone(found)
+	for _, p := range more {
+		known := func(q config.Problem) bool { return q.Line == p.Line }
+		if p.Line > 0 && !slices.ContainsFunc(found, known) {
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, byLine)
+	return all
+}
+
+func byLine(a, b config.Problem) int { return cmp.Compare(a.Line, b.Line) }
+
+// checkCertificate says what is wrong with the certificate, if there is to be one.
+func checkCertificate(cfg *config.Config) []config.Problem {
+	files := cfg.API.TLS
+	if files.CertFile == "" || files.KeyFile == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(files.CertFile, files.KeyFile); err != nil {
+		return []config.Problem{badCertificate(cfg, err)}
+	}
+	return nil
 }
 
 // checkFile goes on where config.Load ends: at what the file points to. Each line is printed once
@@ -61,9 +96,8 @@ func checkFile(ctx context.Context, w io.Writer, cfg *config.Config, notes []con
 		tick(w, "model", modelLine)
 	}
 	if files := cfg.API.TLS; files.CertFile != "" {
-		if _, err := tls.LoadX509KeyPair(files.CertFile, files.KeyFile); err != nil {
-			problems = append(problems, badCertificate(cfg, err))
-		} else {
+		bad := checkCertificate(cfg)
+		if problems = append(problems, bad...); bad == nil {
 			tick(w, "certificate", files.CertFile+" with its key")
 		}
 	}
@@ -74,9 +108,7 @@ func checkFile(ctx context.Context, w io.Writer, cfg *config.Config, notes []con
 		fmt.Fprint(w, note.String())
 	}
 	if len(problems) > 0 {
-		slices.SortStableFunc(problems, func(a, b config.Problem) int {
-			return cmp.Compare(a.Line, b.Line)
-		})
+		slices.SortStableFunc(problems, byLine)
 		return badConfig(problems)
 	}
 	valid := cfg.File() + " is valid"

@@ -42,6 +42,9 @@ func TestChaos(t *testing.T) {
 	c.heal()
 	load.end()
 	c.check(t)
+	if d := c.done; long >= 20*time.Second && min(d.kills, d.stops, d.cuts, d.stalls) == 0 {
+		t.Errorf("not everything was done: %s", d)
+	}
 	t.Logf("%s; %s", c.done.String(), load)
 }
 
@@ -73,6 +76,9 @@ type chaosNode struct {
 
 const chaosPerRole = 3
 
+// chaosTransports are what the instances of a role speak: what both ends of a pair have is used.
+var chaosTransports = [chaosPerRole]string{`["tcp"]`, `["unix", "tcp"]`, `["shm", "unix", "tcp"]`}
+
 func startChaos(t *testing.T) *chaosCluster {
 	t.Helper()
 	c := &chaosCluster{t: t, most: map[string]int{}}
@@ -83,8 +89,8 @@ func startChaos(t *testing.T) *chaosCluster {
 				"[kv_cache]\nmemory = \"6MiB\"\n"+
 				"[scheduler]\nmax_num_seqs = 16\ntoken_budget = 256\n"+
 				"[transfer]\nlease = \"4s\"\nmax_rate = \"4MiB/s\"\nadvertise = %q\n"+
-				"[listen]\napi = \"\"\ninternal = \"127.0.0.1:0\"\n",
-				name, n.name, n.proxy.Addr()))
+				"transports = %s\n[listen]\napi = \"\"\ninternal = \"127.0.0.1:0\"\n",
+				name, n.name, n.proxy.Addr(), chaosTransports[i]))
 			c.list[role] = append(c.list[role], n)
 			n.start(t)
 		}
@@ -111,7 +117,7 @@ func (n *chaosNode) start(t *testing.T) {
 // act waits a little, mends what is due and hurts somebody. One instance of each role is left alone
 // at any time: then no request has a reason to fail.
 func (c *chaosCluster) act(r *rand.Rand) {
-	c.wait(time.Duration(100+r.IntN(900)) * time.Millisecond)
+	c.wait(time.Duration(50+r.IntN(500)) * time.Millisecond)
 	list := c.list[r.IntN(2)]
 	hurt := 0
 	for _, n := range list {
@@ -215,6 +221,9 @@ func (c *chaosCluster) check(t *testing.T) {
 		}
 		return err
 	})
+	if c.router.metric("engine_router_retries_total") == 0 {
+		t.Error("no request ever had to go elsewhere")
+	}
 	const most = 400 << 10
 	for name, kib := range c.most {
 		if kib > most {

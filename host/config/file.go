@@ -33,8 +33,20 @@ type file struct {
 // problem is an error; notes may come with either. With path "" it starts from Default().
 func Load(path string) (*Config, []Problem) { return LoadUnder(path, os.Environ()) }
 
+// Inspect is Load for those who look further: the Config is there in spite of errors, with the
+// default in the place of each value that is wrong, as soon as the file can be read at all.
+func Inspect(path string) (*Config, []Problem) { return inspectUnder(path, os.Environ()) }
+
 // LoadUnder is Load with the environment given as NAME=VALUE.
 func LoadUnder(path string, environ []string) (*Config, []Problem) {
+	c, problems := inspectUnder(path, environ)
+	if Failed(problems) {
+		return nil, problems
+	}
+	return c, problems
+}
+
+func inspectUnder(path string, environ []string) (*Config, []Problem) {
 	if path == "" {
 		return parseUnder("", "", environ)
 	}
@@ -71,9 +83,16 @@ func read(path string) (string, error) {
 }
 
 // parse checks the text of the file called name.
-func parse(name, text string) (*Config, []Problem) { return parseUnder(name, text, nil) }
+func parse(name, text string) (*Config, []Problem) {
+	c, problems := parseUnder(name, text, nil)
+	if Failed(problems) {
+		return nil, problems
+	}
+	return c, problems
+}
 
-// parseUnder checks the text of a file and what overrides it.
+// parseUnder checks the text of a file and what overrides it. The Config is nil only where the text
+// cannot be read as TOML.
 func parseUnder(name, text string, environ []string) (*Config, []Problem) {
 	f := newFile(name, text)
 	values, problem := f.decode()
@@ -91,9 +110,6 @@ func parseUnder(name, text string, environ []string) (*Config, []Problem) {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	c.loadKeys()
-	if Failed(c.problems) {
-		return nil, c.problems
-	}
 	return c.config, c.problems
 }
 
