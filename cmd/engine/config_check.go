@@ -40,8 +40,8 @@ column, what is wrong and what to write instead.`,
 	return cmd
 }
 
-// checkRest adds to the problems of a file what is wrong with what it points to, so that all is seen
-// in one run. A line that is wrong already is not judged twice.
+// checkRest adds to the problems of a file what is wrong with what it points to: all is seen in one
+// run. A line that is wrong already is not judged twice.
 func checkRest(ctx context.Context, cfg *config.Config, found []config.Problem) []config.Problem {
 	if cfg == nil {
 		return found
