@@ -143,6 +143,9 @@ func (w *watch) Transfer(e transfer.Event) {
 	case transfer.Done, transfer.Delivered:
 		w.metrics.TransferBytes(direction, transport, e.Bytes)
 		w.metrics.TransferDone(direction, transport, e.Elapsed)
+		if e.Kind == transfer.Done {
+			w.metrics.TransferHidden(e.Hidden, e.Exposed)
+		}
 	case transfer.Failed:
 		w.metrics.TransferFailed(direction, metrics.TransferFailure(e.Err.Reason.Label()))
 		if e.Bytes > 0 {

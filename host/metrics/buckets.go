@@ -27,6 +27,10 @@ func transferBuckets() []float64 {
 	return []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 }
 
+func ratioBuckets() []float64 {
+	return []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .99, 1}
+}
+
 func stepTokenBuckets() []float64 {
 	return []float64{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}
 }

@@ -54,6 +54,7 @@ func use() *Metrics {
 	m.PrefixEvicted(1)
 	m.TransferBytes(Send, "tcp", 4096)
 	m.TransferDone(Receive, "tcp", time.Millisecond)
+	m.TransferHidden(3*time.Millisecond, time.Millisecond)
 	m.AddTransfers(Send, 1)
 	m.TransferFailed(Receive, FailDigest)
 	m.SetLeases(1, 2, 3)

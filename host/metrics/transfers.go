@@ -35,6 +35,7 @@ const (
 type transfers struct {
 	bytes    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
+	hidden   prometheus.Histogram
 	inflight [directions]prometheus.Gauge
 	failures *prometheus.CounterVec
 
@@ -47,6 +48,9 @@ func (t *transfers) register(k maker) {
 		"direction", "transport")
 	t.seconds = k.histograms("engine_transfer_seconds",
 		"From the first byte to the acknowledgement.", transferBuckets(), "direction", "transport")
+	t.hidden = k.histogram("engine_transfer_hidden_ratio",
+		"Share of a sent transfer's time that passed while its prompt was computed.",
+		ratioBuckets())
 	inflight := k.gauges("engine_transfers_inflight", "Transfers going on.", "direction")
 	t.failures = k.counters("engine_transfer_failures_total", "Transfers that failed.",
 		"direction", "reason")
@@ -74,6 +78,13 @@ func (m *Metrics) TransferBytes(d Direction, transport string, n int64) {
 // TransferDone takes the time of a transfer that was acknowledged.
 func (m *Metrics) TransferDone(d Direction, transport string, took time.Duration) {
 	observe(m.seconds.WithLabelValues(d.String(), transport), took)
+}
+
+// TransferHidden takes how much of a sent transfer's time passed while its prompt was computed.
+func (m *Metrics) TransferHidden(hidden, exposed time.Duration) {
+	if all := hidden + exposed; all > 0 {
+		m.hidden.Observe(hidden.Seconds() / all.Seconds())
+	}
 }
 
 // AddTransfers counts a transfer that began (1) or ended (-1).

@@ -199,8 +199,10 @@ func (o *Outgoing) deliver(conn net.Conn, what *shipment) {
 	if !ok {
 		return
 	}
+	began := s.clock()
 	n, err := s.write(o, conn, frame.whole)
 	o.mu.Lock()
+	o.span.spent(began, s.clock())
 	o.machine.Crossed(n, true)
 	o.mu.Unlock()
 	if err != nil {

@@ -242,6 +242,7 @@ type Outgoing struct {
 
 	mu      sync.Mutex // guards what follows
 	machine *Dispatch
+	span    span
 	orders  []*shipment // of late pages: what prepare has not packed yet, and seals behind it
 	ended   bool        // nobody takes from the queue any more
 }
@@ -332,7 +333,12 @@ func (o *Outgoing) seal(end int) {
 }
 
 // Seal says that everything was sent. A Done event follows when the receiver has it all.
-func (o *Outgoing) Seal() { o.seal(o.meta.Window.End) }
+func (o *Outgoing) Seal() {
+	o.mu.Lock()
+	o.span.computed(o.sender.clock())
+	o.mu.Unlock()
+	o.seal(o.meta.Window.End)
+}
 
 // Cancel gives the transfer up and tells the receiver. A Failed event of reason Cancelled follows,
 // unless Done or Failed was on its way.
@@ -397,5 +403,11 @@ func (o *Outgoing) end() []Event {
 	o.sender.backlog.Add(-o.machine.clear())
 	o.orders, o.ended = nil, true
 	o.over()
-	return o.machine.Events()
+	events := o.machine.Events()
+	for i := range events {
+		if e := &events[i]; e.Kind == Done {
+			e.Hidden, e.Exposed = o.span.shares(o.sender.clock())
+		}
+	}
+	return events
 }

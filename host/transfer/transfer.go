@@ -123,7 +123,11 @@ type Event struct {
 	// Elapsed is, with Done and Delivered, the time from the first byte of KV to the
 	// acknowledgement.
 	Elapsed time.Duration
-	Err     *Error // with Failed
+	// Hidden is, with Done, the time that the connection spent on frames before Seal was called,
+	// while the rest of the prompt was still computed; Exposed is the time from there to the
+	// acknowledgement, which nothing hid. A simulated transfer has neither.
+	Hidden, Exposed time.Duration
+	Err             *Error // with Failed
 }
 
 // Window is the positions [Begin, End) of a prompt that a transfer carries.
