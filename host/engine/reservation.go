@@ -108,14 +108,13 @@ func (e *Engine) grant(g *scheduler.Grant) {
 	res := r.reservation
 	res.matched = g.Matched
 	lease := fmt.Sprintf("r%d", r.id)
-	stats := e.scheduler.Stats()
 	groups := [][]transfer.Segment{segments(g.Segments)} // One a model.
 	for _, draft := range g.Drafts {
 		groups = append(groups, segments(draft))
 	}
 	metadata, err := e.receiver.Grant(lease, transfer.Reservation{
 		Window: transfer.Window{Begin: g.Matched, End: g.End}, Segments: groups,
-		FreePages: stats.Free + stats.Evictable, Running: stats.Holding,
+		FreePages: e.scheduler.Available(), Running: e.scheduler.Stats().Holding,
 	})
 	if err != nil {
 		e.drop(r, generation.Errorf(generation.CodeQueueFull, "grant a lease: %v", err))

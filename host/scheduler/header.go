@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"encoding/binary"
 	"time"
 
 	"github.com/kvrelay/engine/abi"
@@ -9,7 +10,7 @@ import (
 // header fills in the step's header, but for the addresses, which are the sandbox's.
 func (s *Scheduler) header(costs StepCosts) abi.Header {
 	l, t := &s.limits, &s.table
-	free := s.available()
+	free := s.Available()
 	reserve := l.ReservePages + len(s.held)
 	h := abi.Header{
 		Magic: abi.Magic, Minor: abi.Minor, HeaderSize: abi.HeaderSize,
@@ -65,18 +66,30 @@ func (s *Scheduler) decodeDue() (due time.Duration) {
 // one may hold nothing but what a chat template puts before every prompt.
 const prefixPages = 4
 
-// prefixHash is a number that prompts share whose first pages hold the same tokens; 0 for those
-// that are shorter than a page.
-func (s *Scheduler) prefixHash(prompt []int32) uint64 {
+// prefixHash is a number that prompts share whose first pages hold the same tokens, and the same
+// items of vectors; 0 for those that are shorter than a page.
+func (s *Scheduler) prefixHash(r *Request) uint64 {
 	size := s.options.PageSize
-	pages := min(len(prompt)/size, prefixPages)
+	pages := min(len(r.Prompt)/size, prefixPages)
 	if pages == 0 {
 		return 0
 	}
-	x := uint64(pages)
-	for _, token := range prompt[:pages*size] {
-		x = stepSeed(x, uint64(uint32(token))+1)
+	x, end := uint64(pages), pages*size
+	at := 0
+	tokens := func(to int) {
+		for _, token := range r.Prompt[at:max(at, to)] {
+			x = stepSeed(x, uint64(uint32(token))+1)
+		}
 	}
+	for i := range r.Embeds {
+		e := &r.Embeds[i]
+		if e.Start >= end {
+			break
+		}
+		tokens(e.Start)
+		x, at = stepSeed(x, binary.LittleEndian.Uint64(e.Digest[:])), e.End()
+	}
+	tokens(end)
 	return max(x, 1)
 }
 

@@ -150,6 +150,27 @@ func TestNumbersRunOut(t *testing.T) {
 	}
 }
 
+// TestPrefixHashOfItems: prompts that begin with other vectors do not begin alike.
+func TestPrefixHashOfItems(t *testing.T) {
+	s := &Scheduler{options: Options{PageSize: 4}}
+	hash := func(k int, more ...int32) uint64 {
+		prompt := append([]int32{1, 2}, make([]int32, k+1)...)
+		return s.prefixHash(&Request{Prompt: append(prompt, more...),
+			Embeds: []batch.Embedding{itemOf(2, k)}})
+	}
+	plain := s.prefixHash(&Request{Prompt: []int32{1, 2, 0, 0, 3, 4, 5, 6}})
+	if a, b, c := hash(1, 3, 4, 5, 6), hash(1, 3, 4, 5, 6), hash(1, 3, 4, 5, 7); a != b ||
+		a == c || a == plain {
+		t.Errorf("%x and %x of one prompt, %x of another, %x without vectors", a, b, c, plain)
+	}
+	if s.prefixHash(&Request{Prompt: make([]int32, 40), Embeds: []batch.Embedding{
+		{Start: 0, Rows: 39, Digest: [32]byte{1}}}}) == s.prefixHash(&Request{
+		Prompt: make([]int32, 40), Embeds: []batch.Embedding{
+			{Start: 0, Rows: 39, Digest: [32]byte{2}}}}) {
+		t.Error("the vectors do not count")
+	}
+}
+
 // TestItemsAreForgotten: numbers are kept for so many items and no more.
 func TestItemsAreForgotten(t *testing.T) {
 	n := newNames()

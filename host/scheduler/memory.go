@@ -99,8 +99,8 @@ func (t *pageTable) recount() {
 	}
 }
 
-// available is how many pages can be handed out in the model that has fewest.
-func (s *Scheduler) available() int {
+// Available is how many pages can be handed out in the model that has fewest.
+func (s *Scheduler) Available() int {
 	least := s.models[0].cache.Available()
 	for _, m := range s.models[1:] {
 		least = min(least, m.cache.Available())
@@ -111,7 +111,7 @@ func (s *Scheduler) available() int {
 // reserve makes sure that so many pages are free in every model. It reports false, and evicts
 // nothing, where that is not possible.
 func (s *Scheduler) reserve(pages int) bool {
-	if pages > s.available() {
+	if pages > s.Available() {
 		return false
 	}
 	for _, m := range s.models {

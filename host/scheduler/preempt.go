@@ -28,11 +28,11 @@ func (s *Scheduler) preemptOrdered(e *entry) {
 	case s.turn.preempted >= s.limits.MaxPreempt:
 		s.refuse(q, abi.RefusalMaxPreempt)
 	default:
-		before := s.available()
+		before := s.Available()
 		s.preempt(q, abi.PreemptedPolicy)
 		s.turn.preempted++
 		s.plan.Decision.Preempted++
-		e.freed = max(s.available()-before, 0)
+		e.freed = max(s.Available()-before, 0)
 	}
 }
 

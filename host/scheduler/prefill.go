@@ -167,7 +167,7 @@ func (s *Scheduler) shut(q *sequence) uint64 {
 // room is the one predicate that lets a sequence go on that has pages: those it needs, and those to
 // spare, must be free or evictable in each model. roomFor is the same for one that has none.
 func (s *Scheduler) room(need int, admission bool) bool {
-	return need+s.spare(admission) <= s.available()-s.turn.owed
+	return need+s.spare(admission) <= s.Available()-s.turn.owed
 }
 
 // spare is how many pages a chunk must leave free: one for each sequence that holds pages, this one

@@ -11,7 +11,8 @@
 //  1. A sequence is in exactly one state, and one function moves it (sequence.go).
 //  2. A page is owned by exactly one of: free list, sequences (counted), prefix tree, quarantine.
 //  3. A policy decides when, never which: any answer leads to the same tokens.
-//  4. A running decode has its token in every step unless the policy skips it or pages run out.
+//  4. A running decode has its token in every step unless the policy skips it, pages run out, or
+//     an item that is computed whole was kept out for too long (embed.go).
 //  5. One predicate admits a chunk: need + one page for each running and admitted sequence fits
 //     what is free or evictable.
 //  6. A page table holds what later positions see and nothing else (window.go).

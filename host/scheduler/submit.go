@@ -28,7 +28,7 @@ func (s *Scheduler) Submit(r Request) error {
 		tokens: slices.Clone(r.Prompt), prompt: len(r.Prompt),
 		arrival: r.Arrival, deadline: r.Deadline, priority: r.Priority, tenant: s.tenant(r.Tenant),
 		class: r.Class, peer: r.Peer, predicted: r.PredictedOutput, userTag: r.UserTag,
-		group: r.Group, tokenGap: r.TokenGap, prefixHash: s.prefixHash(r.Prompt),
+		group: r.Group, tokenGap: r.TokenGap, prefixHash: s.prefixHash(&r),
 		pin: r.Pinned, slot: -1, embeds: r.Embeds,
 		tables: make([]pageTable, len(s.models)),
 	}

@@ -146,7 +146,7 @@ func requestFields() map[string]variation {
 		"Record.PrefixHash": vary(func(w *fieldWorld) {
 			s := Scheduler{options: w.o}
 			a, b := w.requests[0].Prompt, w.requests[1].Prompt
-			for s.prefixHash(b) <= s.prefixHash(a) {
+			for s.prefixHash(&Request{Prompt: b}) <= s.prefixHash(&Request{Prompt: a}) {
 				b[3]++
 			}
 		}),

@@ -99,7 +99,7 @@ func TestRecord(t *testing.T) {
 		ID: 1<<40 + 5, ArrivalNS: 3, DeadlineNS: 99, Priority: -2, Tenant: 4, Class: 1, Peer: 6,
 		PredictedOutput: 7, UserTag: 8, PromptTokens: 20, MaxNew: 9,
 		State: abi.StateLive, RemainingPrefill: 20, PagesNeeded: 5,
-		Group: 9, PrefixHash: s.prefixHash(prompt),
+		Group: 9, PrefixHash: s.prefixHash(&Request{Prompt: prompt}),
 	}
 	check := func(when string) {
 		t.Helper()
