@@ -44,8 +44,9 @@ generate: ## codec, SDK views and SPEC tables from abi/abi.toml
 # Languages whose toolchain must be there; 1 is all of them, others are skipped where they are not.
 REQUIRED ?= 1
 
-policies: ## rebuild the shipped modules and compare them byte by byte; needs clang-14, lld-14, rustc 1.63, ziglang, asc
+policies: ## rebuild the shipped modules, compare them byte by byte, run their unit tests; needs clang-14, lld-14, rustc 1.63, ziglang, asc
 	ENGINE_REQUIRE_TOOLCHAINS=$(REQUIRED) go test -count=1 -run TestShippedModules ./plugins/policyfile
+	ENGINE_REQUIRE_TOOLCHAINS=$(REQUIRED) go test -count=1 -run TestUnits ./examples/plugins
 
 policies-write: ## rebuild the shipped modules in place
 	ENGINE_REQUIRE_TOOLCHAINS=1 go test -count=1 -run TestShippedModules ./plugins/policyfile -args -write

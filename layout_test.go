@@ -147,7 +147,7 @@ var layout = []row{
 		pkg: "examples/plugins",
 		tests: "abi abi/guest/go host/batch host/engine host/generation host/kvcache " +
 			"host/scheduler host/transfer plugins plugins/authortools plugins/builtin " +
-			"plugins/plugintest plugins/policyfile",
+			"os/exec plugins/plugintest plugins/policyfile",
 	},
 	{pkg: "examples/plugins/*", imports: "abi abi/guest/go", tests: "plugins plugins/plugintest"},
 

@@ -32,7 +32,8 @@ struct Costs {
 impl Costs {
     fn of(h: &Header, margin: u64) -> Costs {
         let token = u64::from(h.cost_token_ns);
-        let begin = u64::from(h.cost_fixed_us) * 1000 + u64::from(h.decode_tokens) * token;
+        let decodes = u64::from(h.decode_tokens).saturating_mul(token);
+        let begin = decodes.saturating_add(u64::from(h.cost_fixed_us) * 1000);
         let room = u64::from(h.token_budget.saturating_sub(h.decode_tokens)).max(1);
         let (ctx_ps, percent) = (u64::from(h.cost_ctx_ps), 100 + margin);
         Costs { token, begin, share: begin / room, ctx_ps, percent }
@@ -293,3 +294,6 @@ impl Policy for Edf {
 }
 
 policy!(Edf);
+
+#[cfg(test)]
+mod unit;

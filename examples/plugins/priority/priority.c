@@ -109,7 +109,8 @@ static int make_room(const pol_step *step, pol_out *out, room *now, const pol_re
         const pol_record *v = pol_at(step, slot);
         if ((int64_t)r->priority - v->priority < (int64_t)gap) break;
         if (listed[slot] || step->header->now_ns - since[slot] < min_run_ns) continue;
-        if (!pol_preempt(out, slot, v, REASON_OUTRANKED)) break;
+        if (out->len + 1 >= out->cap) break; /* r's own entry must fit behind */
+        pol_preempt(out, slot, v, REASON_OUTRANKED);
         win(&then, v);
         if (!lets_in(&then, r, tokens)) continue;
         for (uint32_t j = begin; j < out->len; j++) listed[out->items[j].slot] = 1;

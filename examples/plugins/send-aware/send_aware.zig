@@ -228,3 +228,50 @@ const SendAware = struct {
 comptime {
     pol.policy(SendAware);
 }
+
+const std = @import("std");
+
+/// When the last transfer ends, if the jobs are computed one after the other and sent so too.
+fn makespan(jobs: []const Job) u64 {
+    var computed: u64 = 0;
+    var sent: u64 = 0;
+    for (jobs) |job| {
+        computed += job.compute;
+        sent = @max(sent, computed) + job.transfer;
+    }
+    return sent;
+}
+
+/// The least makespan over all orders of jobs[n..].
+fn least(jobs: []Job, n: usize) u64 {
+    if (n == jobs.len) return makespan(jobs);
+    var best: u64 = ~@as(u64, 0);
+    for (n..jobs.len) |i| {
+        std.mem.swap(Job, &jobs[n], &jobs[i]);
+        best = @min(best, least(jobs, n + 1));
+        std.mem.swap(Job, &jobs[n], &jobs[i]);
+    }
+    return best;
+}
+
+test "no order ends earlier" {
+    var chance = std.Random.DefaultPrng.init(3);
+    const random = chance.random();
+    for (0..200) |_| {
+        var jobs: [6]Job = undefined;
+        for (&jobs, 0..) |*job, i| job.* = .{
+            .slot = @intCast(i),
+            .compute = random.uintLessThan(u64, 20),
+            .transfer = random.uintLessThan(u64, 20),
+            .begun = false,
+            .old = false,
+        };
+        const best = least(&jobs, 0);
+        std.sort.insertion(Job, &jobs, {}, struct {
+            fn less(_: void, a: Job, b: Job) bool {
+                return a.before(&b);
+            }
+        }.less);
+        try std.testing.expectEqual(best, makespan(&jobs));
+    }
+}

@@ -127,3 +127,31 @@ const SloChunk = struct {
 comptime {
     pol.policy(SloChunk);
 }
+
+const expect = @import("std").testing.expect;
+
+test "a forecast that is wrong by a factor is learned" {
+    // As slow again as the figures say: learned from a few steps, and forgotten in some more.
+    var pace: Pace = .{};
+    for (0..6) |_| {
+        pace.forecast_ns = 10_000_000;
+        pace.learn(20_000);
+    }
+    try expect(pace.factor > 2000 and pace.factor <= 2048);
+    try expect(pace.forecast(20_000_000) >= 10_000_000 and pace.forecast(20_000_000) < 10_300_000);
+    for (0..80) |_| {
+        pace.forecast_ns = 10_000_000;
+        pace.learn(10_000);
+    }
+    try expect(pace.factor >= 1024 and pace.factor < 1060);
+}
+
+test "no figure does harm" {
+    var pace: Pace = .{ .forecast_ns = 1 };
+    pace.learn(~@as(u32, 0));
+    try expect(pace.factor <= Pace.most);
+    const max = ~@as(u32, 0);
+    const h: pol.Header = .{ .cost_token_ns = max, .cost_ctx_ps = max };
+    try expect(cost(&h, max, max) > 0);
+    try expect(pace.forecast(-5) == 0 and pace.forecast(1 << 62) > 0);
+}

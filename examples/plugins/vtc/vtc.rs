@@ -309,3 +309,6 @@ impl Policy for Vtc {
 }
 
 policy!(Vtc);
+
+#[cfg(test)]
+mod unit;
