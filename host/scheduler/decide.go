@@ -120,21 +120,30 @@ func (s *Scheduler) judgeEmptiness() error {
 	return nil
 }
 
+// longestLook is how many of the queue are looked at, oldest first, for one that would fit.
+const longestLook = 256
+
 // somethingFits reports whether the budget, the sequences and the pages allow some prompt to go on.
 // What it matched before may have to stay, so no page counts twice.
 func (s *Scheduler) somethingFits() bool {
 	s.turn.budget = max(s.limits.TokenBudget-s.states[Decoding], 0)
 	fits := false
 	for _, q := range s.held {
-		if n := q.remaining(); n > 0 && q.state != Decoding && !fits {
+		if fits {
+			break
+		}
+		if n := q.remaining(); n > 0 && q.state != Decoding {
 			n = s.chunk(entry{q: q, tokens: auto}, q.computed)
 			need := s.pagesFor(q.computed+n) - q.pages()
 			fits = n > 0 && (need <= 0 || s.room(need, false))
 		}
 	}
 	if len(s.held) < s.limits.MaxSeqs && s.limits.MaxAdmit > 0 {
-		for _, q := range s.queue {
-			if n := q.remaining(); n > 0 && !fits && !s.tenantFull(q) {
+		for _, q := range s.queue[:min(len(s.queue), longestLook)] {
+			if fits {
+				break
+			}
+			if n := q.remaining(); n > 0 && !s.tenantFull(q) {
 				n = s.chunk(entry{q: q, tokens: auto}, q.hint)
 				fits = n > 0 && s.room(s.pagesFor(q.hint+n), true)
 			}

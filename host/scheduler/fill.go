@@ -2,6 +2,10 @@ package scheduler
 
 import "slices"
 
+// fillTries is how many of the queue may turn out not to fit before filling gives up: where pages
+// are short, it would look at all of the queue in every step.
+const fillTries = 16
+
 // fillBudget gives the budget that the policy left, or meant for entries that could not run or that
 // cost none, to sequences that hold pages: they were admitted, and nobody else profits from their
 // wait. Without it a request that cannot be admitted would keep those before it from making room.
@@ -16,8 +20,8 @@ func (s *Scheduler) fillBudget() {
 	}
 	slices.SortFunc(running, byArrival)
 	s.turn.list = running
-	next := 0
-	for s.turn.fill || s.turn.quota {
+	next, tries := 0, 0
+	for (s.turn.fill || s.turn.quota) && tries < fillTries {
 		for next < len(s.queue) && !s.admissible(s.queue[next]) {
 			next++
 		}
@@ -30,8 +34,9 @@ func (s *Scheduler) fillBudget() {
 			s.fillWith(running[0])
 			running = running[1:]
 		}
-		if before := s.turn.admitted; !s.fillWith(q) || s.turn.admitted == before {
+		if !s.fillWith(q) {
 			next++
+			tries++
 		}
 	}
 	for _, q := range running {

@@ -11,7 +11,7 @@ import (
 // computed and no budget is used, and as many prompts as fit. A reservation of nothing asks no
 // policy.
 func (s *Scheduler) prepareReceive() {
-	for i := 0; i < len(s.queue); {
+	for i := 0; i < len(s.queue) && s.hollow > 0; {
 		q := s.queue[i]
 		if q.kind == PrepareReceive && q.end == 0 && !q.doomed &&
 			len(s.held) < s.limits.MaxSeqs && !s.tenantFull(q) {

@@ -65,6 +65,7 @@ type Scheduler struct {
 	barred       *sequence // It was kept out for too long, and comes first in the next step.
 	// hinted is where the next look at what the prefix cache holds for the queue starts.
 	hinted   int
+	hollow   int  // How many of the queue reserve nothing.
 	empty    int  // Answers in a row that left fitting work aside.
 	stalled  bool // A standstill was broken, and those who hold pages are not through yet.
 	draining bool

@@ -160,6 +160,9 @@ func (s *Scheduler) enqueue(q *sequence) {
 	at, _ := slices.BinarySearchFunc(s.queue, q, byArrival)
 	s.queue = slices.Insert(s.queue, at, q)
 	s.tenants[q.tenant].Waiting++
+	if q.hollow() {
+		s.hollow++
+	}
 	s.touch(q)
 }
 
@@ -170,8 +173,14 @@ func (s *Scheduler) dequeue(q *sequence) {
 	}
 	s.queue = slices.Delete(s.queue, at, at+1)
 	s.tenants[q.tenant].Waiting--
+	if q.hollow() {
+		s.hollow--
+	}
 	s.touch(q)
 }
+
+// hollow reports whether it reserves nothing: such a one asks no policy.
+func (q *sequence) hollow() bool { return q.kind == PrepareReceive && q.end == 0 }
 
 // hold counts the sequence among those that hold pages, last admitted last.
 func (s *Scheduler) hold(q *sequence) {
