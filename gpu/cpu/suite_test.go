@@ -20,7 +20,7 @@ func open(t testing.TB, o cpu.Options) gpu.Device {
 
 func TestSuite(t *testing.T) {
 	for _, o := range []cpu.Options{
-		{Threads: 1, ISA: cpu.Go}, {Threads: 3, ISA: cpu.Go},
+		{Threads: 3, ISA: cpu.Go},
 		{Threads: 1, ISA: cpu.Go, FloatActivations: true},
 		{Threads: 1, ISA: cpu.AVX2}, {Threads: 3, ISA: cpu.AVX2},
 		{Threads: 3, ISA: cpu.AVX2, FloatActivations: true},
@@ -37,7 +37,5 @@ func TestSuite(t *testing.T) {
 }
 
 func TestTwinPassesItsOwnSuite(t *testing.T) {
-	for _, numerics := range []string{cpu.NumericsFMA, cpu.NumericsInt8} {
-		gputest.Run(t, func() gpu.Device { return cpu.NewTwin(numerics) })
-	}
+	gputest.Run(t, func() gpu.Device { return cpu.NewTwin(cpu.NumericsInt8) })
 }
