@@ -158,6 +158,7 @@ type AttentionArgs struct {
 	Heads, KVHeads int
 	HeadDim        int
 	Scale          float32 // multiplies q·k
+	Cap            float32 // bounds the scaled score s softly, as Cap·tanh(s/Cap); 0: not
 	Window, Sinks  int
 	Sequences      []AttentionSequence
 }

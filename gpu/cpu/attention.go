@@ -242,6 +242,11 @@ func (b *block) keys(position int) keyPanel {
 func (b *block) softmax(i int) {
 	s, micro, line := b.scratch, b.job.d.micro, b.line+i
 	scores := (*[attentionBlock]float32)(s.scores[i*scoreStride+keyLanes:])
+	if b.job.args.Cap > 0 {
+		for column := b.low[i]; column < b.high[i]; column++ {
+			scores[column] = capped(scores[column], &b.job.args)
+		}
+	}
 	hide := float32(math.Inf(-1))
 	for column := range b.low[i] {
 		scores[column] = hide
@@ -256,7 +261,7 @@ func (b *block) softmax(i int) {
 			}
 		}
 	}
-	correction := micro.softmaxStep(scores, b.job.args.Scale, &s.lines[line])
+	correction := micro.softmaxStep(scores, scaleBehindCap(&b.job.args), &s.lines[line])
 	if padded := b.job.kv.padded; correction != 1 {
 		micro.scaleRow(s.output[line*padded:][:padded], correction)
 	}

@@ -126,7 +126,8 @@ func checkHeads(shape gpu.KVShape, layer, kvHeads, headDim int) error {
 }
 
 func checkAttention(a gpu.AttentionArgs, shape gpu.KVShape) error {
-	if a.KVHeads <= 0 || a.Heads <= 0 || a.Heads%a.KVHeads != 0 || !(a.Scale > 0) ||
+	if a.KVHeads <= 0 || a.Heads <= 0 || a.Heads%a.KVHeads != 0 ||
+		!(a.Scale > 0) || !(a.Cap >= 0) ||
 		a.Window < 0 || a.Sinks < 0 {
 		return fmt.Errorf("attention: %d heads on %d, scale %g, window %d, sinks %d",
 			a.Heads, a.KVHeads, a.Scale, a.Window, a.Sinks)

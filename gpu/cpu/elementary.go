@@ -1,6 +1,10 @@
 package cpu
 
-import "math"
+import (
+	"math"
+
+	"github.com/kvrelay/engine/gpu"
+)
 
 // The elementary functions of the kernels. Their steps are part of the numerics class: every path
 // takes the same steps in the same order, so that all give the same bits. The functions of package
@@ -60,6 +64,26 @@ func geluTanh(x float32) float32 {
 	inner := fma32(square, geluCubic, 1)
 	y := float32(float32(x*inner) * geluSlope)
 	return x / (1 + exp32(-y))
+}
+
+// tanh32 is 2/(1+e⁻²ʸ) - 1.
+func tanh32(y float32) float32 { return float32(2/(1+exp32(-2*y))) - 1 }
+
+// capped is a score q·k after its scale and its soft bound; without a bound it stays as it is, and
+// softmaxBlock scales it.
+func capped(score float32, a *gpu.AttentionArgs) float32 {
+	if a.Cap == 0 {
+		return score
+	}
+	return a.Cap * tanh32(float32(score*a.Scale)/a.Cap)
+}
+
+// scaleBehindCap is what softmaxBlock multiplies scores by that capped has gone over.
+func scaleBehindCap(a *gpu.AttentionArgs) float32 {
+	if a.Cap > 0 {
+		return 1
+	}
+	return a.Scale
 }
 
 // sincos gives the sine and cosine of a finite angle of at most about 10⁹. math.FMA is exact on

@@ -137,8 +137,9 @@ func attend(o, q []float32, h *head) {
 			for d, k := range h.kv.keys[h.at(start+i):][:len(q)] {
 				scores[i] = fma32(q[d], k, scores[i])
 			}
+			scores[i] = capped(scores[i], h.args)
 		}
-		newTop, sum := softmaxBlock(&scores, h.args.Scale, top)
+		newTop, sum := softmaxBlock(&scores, scaleBehindCap(h.args), top)
 		correction := exp32(top - newTop)
 		top, total = newTop, fma32(total, correction, sum)
 		scaleRow(o, correction)

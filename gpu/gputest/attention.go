@@ -14,6 +14,7 @@ type layout struct {
 	heads, kvHeads, dim int
 	rotated             int // dimensions, even, at most dim
 	window, sinks       int
+	cap                 float32
 	pageSize            int
 	dtype               gpu.DType // of keys and values
 }
@@ -25,6 +26,9 @@ func (p *pair) layout() layout {
 	l := layout{heads: kvHeads * p.between(1, 4), kvHeads: kvHeads,
 		dim: 2 * p.between(1, 45), pageSize: []int{1, 5, 10, 16, 24, 32, 64, 100}[p.random.IntN(8)]}
 	l.dtype = []gpu.DType{gpu.F32, gpu.F16, gpu.BF16}[p.random.IntN(3)]
+	if p.between(0, 3) == 0 {
+		l.cap = float32(p.between(1, 50))
+	}
 	l.rotated = l.dim
 	if p.between(0, 3) == 0 {
 		l.rotated = 2 * p.between(1, l.dim/2)
@@ -69,7 +73,7 @@ func (c *cache) run(chunks ...chunk) []float32 {
 	rope := gpu.RopeArgs{KV: c.kv, Layer: 1, Heads: c.heads, KVHeads: c.kvHeads, HeadDim: c.dim,
 		Rope: c.rope}
 	attention := gpu.AttentionArgs{KV: c.kv, Layer: 1, Heads: c.heads, KVHeads: c.kvHeads,
-		HeadDim: c.dim, Scale: 0.3, Window: c.window, Sinks: c.sinks}
+		HeadDim: c.dim, Scale: 0.3, Window: c.window, Sinks: c.sinks, Cap: c.cap}
 	for _, chunk := range chunks {
 		rows := len(chunk.qkv) / c.width()
 		attention.Sequences = append(attention.Sequences, gpu.AttentionSequence{

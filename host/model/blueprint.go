@@ -5,6 +5,7 @@ import "github.com/kvrelay/engine/gpu"
 // architectures is the one table of what can be loaded: a line here and a file with the family's
 // function is all that a new one takes. It is never written.
 var architectures = map[string]family{
+	"Gemma2ForCausalLM":  gemma2,
 	"Gemma3ForCausalLM":  gemma3,
 	"GemmaForCausalLM":   gemma,
 	"LlamaForCausalLM":   llama,
@@ -24,6 +25,7 @@ type blueprint struct {
 	Config
 	embedding  string // tensor, [Vocabulary][Hidden]
 	embedScale float32
+	logitCap   float32 // soft bound of logits; 0 in most families
 	layers     []layerBlueprint
 	finalNorm  normBlueprint
 	head       linearBlueprint // of no parts when the head is tied to the embedding
@@ -37,6 +39,7 @@ type layerBlueprint struct {
 	queryNorm, keyNorm normBlueprint   // of each head; absent in most families
 	rope               *gpu.Rope       // layers that rotate alike share one
 	scale              float32
+	scoreCap           float32 // soft bound of scores; 0 in most families
 	window, sinks      int
 	out                linearBlueprint
 	outNorm            normBlueprint // absent in most families

@@ -37,6 +37,9 @@ func hashBlueprint(w io.Writer, b *blueprint, to *gpu.DType) {
 	if to != nil {
 		fmt.Fprintf(w, "as %v\n", *to)
 	}
+	if b.logitCap > 0 {
+		fmt.Fprintln(w, "caps", b.logitCap, b.layers[0].scoreCap)
+	}
 	for _, l := range b.layers {
 		fmt.Fprintln(w, l.rope.Freqs, l.rope.Scale, l.scale, l.window, l.sinks, l.activation,
 			l.attentionNorm, l.queryNorm, l.keyNorm, l.outNorm, l.mlpNorm, l.downNorm)

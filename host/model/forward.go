@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/kvrelay/engine/gpu"
@@ -119,7 +120,7 @@ func (p *pass) attend(i int) {
 	l, c := &p.weights.layers[i], p.config
 	p.do("attention", p.device.Attention(gpu.AttentionArgs{
 		Dst: p.s.x, QKV: p.s.qkv, KV: p.m.kv.kv, Layer: i, Heads: c.Heads, KVHeads: c.KVHeads,
-		HeadDim: c.HeadDim, Scale: l.scale, Window: l.window, Sinks: l.sinks,
+		HeadDim: c.HeadDim, Scale: l.scale, Cap: l.scoreCap, Window: l.window, Sinks: l.sinks,
 		Sequences: p.s.sequences,
 	}))
 }
@@ -199,8 +200,20 @@ func (p *pass) head() {
 		p.norm(p.weights.finalNorm, s.x, x)
 		p.matmul(p.weights.head, s.logits, s.x, false)
 		p.do("read logits", p.device.Read(s.host[from*width:][:p.rows*width], s.logits, 0))
+		p.weights.blueprint.capLogits(s.host[from*width:][:p.rows*width])
 		for r := range p.rows {
 			s.rows = append(s.rows, s.host[(from+r)*width:][:width:width])
 		}
+	}
+}
+
+// capLogits bounds logits softly where the family does: cap·tanh(x/cap).
+func (b *blueprint) capLogits(logits []float32) {
+	if b.logitCap == 0 {
+		return
+	}
+	for i, x := range logits {
+		grown := power(math.E, float64(2*x/b.logitCap))
+		logits[i] = b.logitCap * float32(1-2/(grown+1))
 	}
 }

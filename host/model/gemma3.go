@@ -15,19 +15,13 @@ func gemma3(s *settings) *blueprint {
 		layers: slidingAttention})
 	b.Rope += "; sliding layers: " + words
 	scale := inverseRoot(s.positive("query_pre_attn_scalar", 256))
-	norm := b.finalNorm
 	for i := range b.layers {
 		l := &b.layers[i]
 		l.scale = scale
 		if slides(i) {
 			l.rope = local
 		}
-		norm.name = inLayer(i, "post_attention_layernorm.weight")
-		l.outNorm = norm
-		norm.name = inLayer(i, "pre_feedforward_layernorm.weight")
-		l.mlpNorm = norm
-		norm.name = inLayer(i, "post_feedforward_layernorm.weight")
-		l.downNorm = norm
 	}
+	b.normSums()
 	return b
 }

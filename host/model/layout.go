@@ -11,12 +11,15 @@ type Layout struct {
 	Theta      float64 // base of the rotation
 	LocalTheta float64 // and of that in sliding layers, where it is another one; else 0
 	// Factors divide the frequencies of the rotation; nil when none is scaled.
-	Factors    []float64
-	Rotated    int    // dimensions of a head that turn
-	Sliding    []bool // by layer: it has the window
-	Eps        float32
-	NormOffset float32 // is added to the weights of norms
-	Tensors    []TensorLayout
+	Factors []float64
+	Rotated int     // dimensions of a head that turn
+	Sliding []bool  // by layer: it has the window
+	Scale   float32 // multiplies scores
+	// ScoreCap and LogitCap are the soft bounds of scores and logits; 0: none.
+	ScoreCap, LogitCap float32
+	Eps                float32
+	NormOffset         float32 // is added to the weights of norms
+	Tensors            []TensorLayout
 }
 
 // TensorLayout is one tensor of the folder: two numbers for a matrix, one for a vector.
@@ -33,7 +36,8 @@ func ReadLayout(files fs.FS) (*Layout, error) {
 		return nil, err
 	}
 	l := &Layout{Config: b.Config, Theta: b.theta, LocalTheta: b.localTheta,
-		Eps: b.finalNorm.eps, NormOffset: b.finalNorm.offset}
+		Eps: b.finalNorm.eps, NormOffset: b.finalNorm.offset, Scale: b.layers[0].scale,
+		ScoreCap: b.layers[0].scoreCap, LogitCap: b.logitCap}
 	last := b.layers[len(b.layers)-1].rope
 	for i := range b.layers {
 		l.Sliding = append(l.Sliding, b.layers[i].window > 0)

@@ -131,9 +131,6 @@ func TestLoadRefusesWeights(t *testing.T) {
 		`"model.norm.weight" is I16`: func(_ map[string][]int, t map[string]string) {
 			t["model.norm.weight"] = "I16"
 		},
-		`q_proj.weight" beside it f32`: func(_ map[string][]int, t map[string]string) {
-			t["model.layers.0.self_attn.k_proj.weight"] = "F16"
-		},
 	} {
 		shapes, types := tensors(), map[string]string{}
 		change(shapes, types)

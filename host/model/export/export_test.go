@@ -128,6 +128,7 @@ func TestSameModel(t *testing.T) {
 	}
 	for folder, want := range map[string]string{
 		"yarn": "scales scores", "qwen2-window": "its sliding window cannot be said",
+		"gemma2": "its scores are multiplied by", "gemma3": "turn with a base of 5000",
 	} {
 		_, _, err := write(t, filepath.Join(own, folder), gpu.F32)
 		if err == nil || !strings.Contains(err.Error(), want) {

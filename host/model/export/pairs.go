@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/kvrelay/engine/host/model"
@@ -41,8 +42,8 @@ func (w *writing) pairs() ([]gguf.Pair, error) {
 	}
 	switch {
 	case l.Window == 0:
-	case a == "gemma3":
-		if err := usualGemma3(l); err != nil {
+	case a == "gemma3", a == "gemma2":
+		if err := usualGemma(l, a); err != nil {
 			return nil, err
 		}
 		fallthrough
@@ -51,20 +52,33 @@ func (w *writing) pairs() ([]gguf.Pair, error) {
 	default:
 		return nil, fmt.Errorf("its sliding window cannot be said in a GGUF file of %s", a)
 	}
+	divisor := gguf.QueryScale(a, l.Layers, l.Hidden, l.Heads, l.HeadDim)
+	if l.Scale != float32(1/math.Sqrt(float64(divisor))) {
+		return nil, fmt.Errorf("its scores are multiplied by %v, and in GGUF files of %s by 1/√%d",
+			l.Scale, a, divisor)
+	}
+	if l.ScoreCap > 0 || l.LogitCap > 0 {
+		list = append(list,
+			gguf.Pair{Key: a + ".attn_logit_softcapping", Value: float64(l.ScoreCap)},
+			gguf.Pair{Key: a + ".final_logit_softcapping", Value: float64(l.LogitCap)})
+	}
 	tokens, err := w.tokenizer()
 	return append(list, tokens...), err
 }
 
-// usualGemma3 refuses what the metadata of the family cannot say.
-func usualGemma3(l *model.Layout) error {
-	if l.LocalTheta != gguf.Gemma3LocalTheta {
+// usualGemma refuses what the metadata of the family cannot say.
+func usualGemma(l *model.Layout, architecture string) error {
+	pattern := gguf.Gemma3Pattern
+	if architecture == "gemma2" {
+		pattern = gguf.Gemma2Pattern
+	} else if l.LocalTheta != gguf.Gemma3LocalTheta {
 		return fmt.Errorf("its sliding layers turn with a base of %v, and GGUF files of this "+
 			"family have %v", l.LocalTheta, gguf.Gemma3LocalTheta)
 	}
 	for i, sliding := range l.Sliding {
-		if sliding == ((i+1)%gguf.Gemma3Pattern == 0) {
+		if sliding == ((i+1)%pattern == 0) {
 			return fmt.Errorf("layer %d is not what it is in GGUF files of this family, where "+
-				"every layer but each %dth has the window", i, gguf.Gemma3Pattern)
+				"every layer but each %dth has the window", i, pattern)
 		}
 	}
 	return nil

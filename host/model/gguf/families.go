@@ -62,8 +62,9 @@ func (f *File) family() (string, family, error) {
 const (
 	// Gemma3LocalTheta is the base of the rotation in layers with a sliding window.
 	Gemma3LocalTheta = 10000
-	// Gemma3Pattern: every sixth layer sees everything; gemma2Pattern: every second.
-	Gemma3Pattern, gemma2Pattern = 6, 2
+	// Gemma3Pattern: every sixth layer sees everything; Gemma2Pattern: every second, from the
+	// second on.
+	Gemma3Pattern, Gemma2Pattern = 6, 2
 	// gemma3Layers27B and gemma2Layers27B tell the 27B models, whose scores are divided by the
 	// root of hidden/heads and not of the head's dimensions.
 	gemma3Layers27B, gemma2Layers27B = 62, 46
@@ -96,6 +97,18 @@ func (c *configuration) queryScale(largest int) int {
 		return c.hidden / c.heads
 	}
 	return c.headDim
+}
+
+// QueryScale is the same for a model to be written: files cannot say another number.
+func QueryScale(architecture string, layers, hidden, heads, headDim int) int {
+	c := &configuration{layers: layers, hidden: hidden, heads: heads, headDim: headDim}
+	switch architecture {
+	case "gemma2":
+		return c.queryScale(gemma2Layers27B)
+	case "gemma3":
+		return c.queryScale(gemma3Layers27B)
+	}
+	return headDim
 }
 
 // settleLlama: a file with experts is a Mixtral, one with a window a Mistral.

@@ -69,6 +69,11 @@ MODELS = {
     # an embedding scale that is not a power of two
     "gemma": (config("GemmaForCausalLM", hidden_size=40, head_dim=12, hidden_act="gelu",
                      torch_dtype="float32", intermediate_size=28), 0),
+    # soft caps of scores and of logits that are felt, a window in every other layer
+    "gemma2": (config("Gemma2ForCausalLM", hidden_act=None, hidden_activation="gelu_pytorch_tanh",
+                      hidden_size=24, intermediate_size=28, num_hidden_layers=3, head_dim=12,
+                      sliding_window=12, query_pre_attn_scalar=10, attn_logit_softcapping=2.0,
+                      final_logit_softcapping=5.0), 0),
     # no layer_types, scaled global layers, a score scale that is not that of the head, and sinks
     "gemma3": (config("Gemma3ForCausalLM", hidden_act=None, hidden_activation="gelu_pytorch_tanh",
                       hidden_size=24, intermediate_size=28, num_hidden_layers=4, head_dim=12,
@@ -112,6 +117,8 @@ class Reference:
             return c["sliding_window"] is not None
         if self.family in ("Qwen2", "Qwen3"):
             return c.get("use_sliding_window", False) and layer >= c["max_window_layers"]
+        if self.family == "Gemma2":
+            return layer % 2 == 0
         if self.family == "Gemma3":
             return (layer + 1) % c["sliding_window_pattern"] != 0
         return False
@@ -164,10 +171,15 @@ class Reference:
         out = np.empty((n, self.heads, d))
         for head in range(self.heads):
             group = head // (self.heads // self.kv_heads)
-            scores = np.where(seen, scale * (q[:, head] @ k[:, group].T), -np.inf)
+            scores = self.cap(scale * (q[:, head] @ k[:, group].T), "attn_logit_softcapping")
+            scores = np.where(seen, scores, -np.inf)
             weights = np.exp(scores - scores.max(axis=1, keepdims=True))
             out[:, head] = weights @ v[:, group] / weights.sum(axis=1, keepdims=True)
         return self.linear(out.reshape(n, -1), at + "o_proj")
+
+    def cap(self, x, key):
+        cap = self.config.get(key)
+        return x if cap is None else cap * np.tanh(x / cap)
 
     def feed_forward(self, x, layer):
         at = f"model.layers.{layer}."
@@ -201,7 +213,7 @@ class Reference:
         for layer in range(self.config["num_hidden_layers"]):
             at = f"model.layers.{layer}."
             attended = self.attention(self.norm(x, at + "input_layernorm"), layer)
-            if self.family == "Gemma3":
+            if self.family in ("Gemma2", "Gemma3"):
                 x = x + self.norm(attended, at + "post_attention_layernorm")
                 fed = self.feed_forward(self.norm(x, at + "pre_feedforward_layernorm"), layer)
                 x = x + self.norm(fed, at + "post_feedforward_layernorm")
@@ -209,7 +221,8 @@ class Reference:
                 x = x + attended
                 x = x + self.feed_forward(self.norm(x, at + "post_attention_layernorm"), layer)
         x = self.norm(x, "model.norm")
-        return x @ self.weights.get("lm_head.weight", embedding).T
+        logits = x @ self.weights.get("lm_head.weight", embedding).T
+        return self.cap(logits, "final_logit_softcapping")
 
 
 def llama3(plain, scaling):
@@ -276,7 +289,7 @@ def shapes(c):
         if family in ("Qwen3", "Gemma3"):
             out[at + "self_attn.q_norm.weight"] = out[at + "self_attn.k_norm.weight"] = (d,)
         out[at + "post_attention_layernorm.weight"] = (hidden,)
-        if family == "Gemma3":
+        if family in ("Gemma2", "Gemma3"):
             out[at + "pre_feedforward_layernorm.weight"] = (hidden,)
             out[at + "post_feedforward_layernorm.weight"] = (hidden,)
         if family == "Mixtral":
