@@ -205,6 +205,21 @@ func TestCarriesOverAConnection(t *testing.T) {
 	})
 }
 
+// A prefill that takes many times the lease keeps it: the beats are the connection's own, whatever
+// the caller does meanwhile.
+func TestLongPrefillKeepsItsLease(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, w *wiring) {
+		out := w.open("a", 0, 30)
+		time.Sleep(3 * DefaultLease)
+		if err := out.Send(0, 0, 10, firstPages(8)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * DefaultLease)
+		w.send(out, 30)
+		w.expect(append(openedBoth("a"), "receive delivered a", "send done a")...)
+	})
+}
+
 func TestSendBeforeOpenedIsAnError(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, w *wiring) {
 		w.serve = func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn); conn.Close() }

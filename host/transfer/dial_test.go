@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -156,4 +157,90 @@ func TestReceiverDiesInTheMiddle(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A sender that dies leaves its sealed chunks to the next, which may be of another process and come
+// by another transport.
+func TestAnotherSenderResumes(t *testing.T) {
+	overEach(t, smallShape, func(t *testing.T, r *rig) {
+		w := Window{End: 100}
+		text, err := r.receiver.Grant("a", Reservation{
+			Window: w, Segments: [][]Segment{{{Slot: 0, Count: 100}}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func(s *Sender) *Outgoing {
+			m, err := s.Parse(text, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := s.Open("a", m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		first := open(r.sender)
+		r.wait(t, Opened, Sending)
+		sendAll(t, first, 40)
+		first.SealChunk(40)
+		for from := 0; from != 40; runtime.Gosched() {
+			r.receiver.mu.Lock()
+			from = r.receiver.ledger.byID["a"].from
+			r.receiver.mu.Unlock()
+		}
+		sendAll(t, first, 60)
+		first.Cancel()
+		for ended := 0; ended < 2; { // Both ends say so.
+			if e := <-r.heard; e.Kind == Failed {
+				ended++
+			}
+		}
+		for r.receiver.Leases().Granted != 1 { // The writer's connection closes.
+			runtime.Gosched()
+		}
+		for _, slot := range pagesOf(r.to).slotsOf(40, 60) {
+			delete(pagesOf(r.to).writes, slot)
+		}
+		other, err := NewSender(SenderOptions{Models: []Model{r.from},
+			Events: func(e Event) { r.heard <- e }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		second := open(other)
+		if e := r.wait(t, Opened, Sending); e.From != 40 {
+			t.Fatalf("resumes at %d", e.From)
+		}
+		sendAll(t, second, 100)
+		second.Seal()
+		if e := r.wait(t, Done, Sending); e.Bytes != 60*3*8 {
+			t.Errorf("%d bytes sent again", e.Bytes)
+		}
+		var slots []int
+		for i := range 100 {
+			slots = append(slots, i)
+		}
+		r.sameKV(t, 0, firstPages(25), slots)
+	})
+}
+
+func sendAll(t *testing.T, out *Outgoing, end int) {
+	t.Helper()
+	for layer := range smallShape.layers {
+		if err := out.Send(0, layer, end, firstPages(25)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// slotsOf is the keys of writes of slots [from, to) in all layers.
+func (p *fakePages) slotsOf(from, to int) (keys [][2]int) {
+	for layer := range p.layers {
+		for slot := from; slot < to; slot++ {
+			keys = append(keys, [2]int{layer, slot})
+		}
+	}
+	return keys
 }
