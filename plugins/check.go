@@ -72,7 +72,7 @@ func Check(ctx context.Context, wasm []byte, config []byte, l Limits) Report {
 	if problem := configProblem(g.config, g.limits.ConfigBytes); problem != "" {
 		r.problem(codeConfig, "%s", problem)
 	}
-	if r.Problems = append(r.Problems, linkProblems(m)...); !r.OK() {
+	if r.Problems = append(r.Problems, linkProblems(m, true)...); !r.OK() {
 		return r
 	}
 	if f := g.build(ctx, &c); f != nil {

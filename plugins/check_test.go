@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kvrelay/engine/plugins/lint"
 )
 
 // text is a report as the command prints it.
@@ -96,5 +98,31 @@ func TestGuestsAreCurrent(t *testing.T) {
 		if _, err := os.Stat(filepath.Join("testdata", c.name+".wat")); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestWhereAnImportIsCalled: an unknown import is named with the function that calls it, and the
+// line where the module has line numbers.
+func TestWhereAnImportIsCalled(t *testing.T) {
+	wasm := guestFile(t, "lines/lines")
+	m, _ := lint.Check(wasm, lint.Limits{})
+	divide := -1
+	for i := range m.Functions {
+		if m.NameOf(uint32(len(m.Imports)+i)) == "divide" {
+			divide = len(m.Imports) + i
+		}
+	}
+	if divide < 0 {
+		t.Fatal("there is no function divide")
+	}
+	if got := calledFrom(m, uint32(divide), true); got != "called from pol_decide (lines.c:54)" {
+		t.Error(got)
+	}
+	got := calledFrom(m, uint32(divide), false)
+	if !strings.HasPrefix(got, "called from pol_decide (byte 0x") {
+		t.Error(got)
+	}
+	if got := calledFrom(m, 999, true); got != "" {
+		t.Error(got)
 	}
 }

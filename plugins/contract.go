@@ -46,14 +46,15 @@ func exports() []export {
 	}
 }
 
-// linkProblems compares a module's imports and exports with the ABI.
-func linkProblems(m *lint.Module) []Problem {
-	return append(importProblems(m), exportProblems(m)...)
+// linkProblems compares a module's imports and exports with the ABI. Tools are told the lines of
+// its source, too; an engine never reads those.
+func linkProblems(m *lint.Module, tools bool) []Problem {
+	return append(importProblems(m, tools), exportProblems(m)...)
 }
 
-func importProblems(m *lint.Module) []Problem {
+func importProblems(m *lint.Module, tools bool) []Problem {
 	var problems []Problem
-	for _, i := range m.Imports {
+	for index, i := range m.Imports {
 		have := m.Types[i.Type]
 		found := false
 		for _, f := range offered() {
@@ -68,14 +69,39 @@ func importProblems(m *lint.Module) []Problem {
 		}
 		if !found {
 			problems = append(problems, Problem{
-				Code: codeUnknownImport,
-				Text: fmt.Sprintf(`unknown import "%s.%s" %s`, i.Module, i.Name, have),
-				Help: importHelp(i.Module),
+				Code:  codeUnknownImport,
+				Text:  fmt.Sprintf(`unknown import "%s.%s" %s`, i.Module, i.Name, have),
+				Where: calledFrom(m, uint32(index), tools), Help: importHelp(i.Module),
 			})
 		}
 	}
 	return problems
 }
+
+// calledFrom is where a module first calls a function, "" if nowhere.
+func calledFrom(m *lint.Module, function uint32, tools bool) string {
+	for _, b := range m.Bodies {
+		at := -1
+		lint.Instructions(b.Code, func(in lint.Instruction) {
+			if at < 0 && in.Op == opCall && in.Index == function {
+				at = b.Offset + in.At
+			}
+		})
+		if at < 0 {
+			continue
+		}
+		line := ""
+		if tools {
+			line = lineAt(m, at)
+		}
+		return fmt.Sprintf("called from %s (%s)", functionAt(m, at),
+			orUnknown(line, fmt.Sprintf("byte %#x", at)))
+	}
+	return ""
+}
+
+// opCall is the instruction that calls a function by its index.
+const opCall = 0x10
 
 // importHelp says what can be imported, and what to do about what cannot.
 func importHelp(module string) []string {

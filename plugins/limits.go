@@ -10,6 +10,7 @@ type Limits struct {
 	Module      lint.Limits // of the file
 	MemoryPages int         // of the guest's memory, pages of 64 KiB; at most MaxMemoryPages
 	ConfigBytes int         // of the settings given to pol_init
+	LogLines    int         // that it may write in a second; below 0 means none
 
 	// Fuel is what one pol_decide may use. 0 means auto: what is measured at load to be a
 	// millisecond, at least abi.LimitFuelBase; and abi.LimitFuelPerChanged for each changed record.
@@ -27,6 +28,7 @@ func DefaultLimits() Limits {
 		Module:      lint.Default(),
 		MemoryPages: abi.LimitMemoryPages,
 		ConfigBytes: abi.LimitConfigBytes,
+		LogLines:    abi.LimitLogLinesPerSecond,
 		InitFuel:    abi.LimitFuelInit,
 	}
 }
@@ -40,6 +42,9 @@ func (l Limits) withDefaults() Limits {
 	l.MemoryPages = min(l.MemoryPages, MaxMemoryPages)
 	if l.ConfigBytes <= 0 {
 		l.ConfigBytes = d.ConfigBytes
+	}
+	if l.LogLines == 0 {
+		l.LogLines = d.LogLines
 	}
 	if l.InitFuel <= 0 {
 		l.InitFuel = d.InitFuel

@@ -13,6 +13,7 @@ import (
 type lines struct {
 	log    *slog.Logger
 	policy string
+	most   int // lines a second
 	drop   func(policy string, lines int)
 	now    func() time.Time
 
@@ -72,7 +73,7 @@ func (l *lines) admit() (bool, string) {
 		told, l.dropped = l.dropped, 0
 		l.second, l.written = now, 0
 	}
-	ok := l.written < abi.LimitLogLinesPerSecond
+	ok := l.written < l.most
 	if ok {
 		l.written++
 	} else {

@@ -70,7 +70,8 @@ func (l *loader) prepare(s Spec) *generation {
 	if g.offered == 0 {
 		g.offered = abi.CapsOffered
 	}
-	g.lines = &lines{log: l.log, policy: g.label, drop: l.drop, now: time.Now}
+	g.lines = &lines{log: l.log, policy: g.label, most: g.limits.LogLines, drop: l.drop,
+		now: time.Now}
 	return g
 }
 
@@ -81,7 +82,7 @@ func (g *generation) check(wasm []byte) *Fault {
 		return g.refused(abi.FaultLoadLint, lintProblems(found))
 	}
 	g.module = m
-	if problems := linkProblems(m); len(problems) > 0 {
+	if problems := linkProblems(m, false); len(problems) > 0 {
 		return g.refused(abi.FaultLoadLink, problems)
 	}
 	if problem := configProblem(g.config, g.limits.ConfigBytes); problem != "" {

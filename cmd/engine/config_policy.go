@@ -70,6 +70,10 @@ func policyLimits(cfg *config.Config) plugins.Limits {
 	limits.MemoryPages = int(cfg.Policy.Limits.Memory >> 16)
 	limits.InitFuel = cfg.Policy.Limits.InitFuel
 	limits.Fuel = cfg.Policy.Limits.Fuel.Or(0)
+	limits.LogLines = cfg.Policy.Limits.LogLines
+	if limits.LogLines == 0 {
+		limits.LogLines = -1 // None, where 0 would be the default.
+	}
 	return limits
 }
 

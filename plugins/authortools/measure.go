@@ -168,7 +168,19 @@ func (q *queue) arrive(slot int) {
 		PagesNeeded: prompt/16 + 1}
 }
 
-// next gives some slots other requests and shows the table.
+// turnover is how many of the changed slots of a step hold other requests than before: as in an
+// engine, most changes are progress of the same ones.
+const turnover = 2
+
+// progress is what a step changes of a request that stays.
+func (q *queue) progress(slot int) {
+	r := &q.view.Records[slot]
+	r.ServiceTokens++
+	r.LastSchedNS = q.view.Header.NowNS
+	r.CachedTokens = q.chance.Uint32N(r.PromptTokens)
+}
+
+// next changes some slots and shows the table; on a resync all of them are other requests.
 func (q *queue) next(changed int, resync bool) *abi.View {
 	h := &q.view.Header
 	h.Step++
@@ -182,7 +194,11 @@ func (q *queue) next(changed int, resync bool) *abi.View {
 	slots := len(q.view.Records)
 	for i := range changed {
 		slot := i * slots / changed
-		q.arrive(slot)
+		if resync || first || i < turnover {
+			q.arrive(slot)
+		} else {
+			q.progress(slot)
+		}
 		if !first {
 			q.view.Changed = append(q.view.Changed, uint32(slot))
 		}
