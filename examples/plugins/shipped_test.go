@@ -3,6 +3,8 @@
 package shipped
 
 import (
+	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,7 +16,10 @@ import (
 	"github.com/kvrelay/engine/plugins/authortools"
 	"github.com/kvrelay/engine/plugins/builtin"
 	"github.com/kvrelay/engine/plugins/plugintest"
+	"github.com/kvrelay/engine/plugins/policyfile"
 )
+
+var write = flag.Bool("write", false, "write the schemas anew")
 
 // module is a shipped policy's module.
 func module(t testing.TB, name string) []byte {
@@ -68,6 +73,27 @@ func TestCases(t *testing.T) {
 	}
 }
 
+// TestSchemas: the JSON schema beside each policy is what its policy.toml gives. With -write it is
+// written.
+func TestSchemas(t *testing.T) {
+	for _, name := range builtin.Names() {
+		file, err := policyfile.Read(name + "/policy.toml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema, path := authortools.Schema(file), name+"/policy.schema.json"
+		if *write {
+			if err := os.WriteFile(path, schema, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, schema) {
+			t.Errorf("%s is not what policy.toml gives (%v): go test ./examples/plugins -run "+
+				"TestSchemas -args -write", path, err)
+		}
+	}
+}
+
 // crowd is how many requests wait in TestFuel.
 const crowd = 10_000
 
@@ -116,7 +142,7 @@ func request(chance *rand.Rand, id uint64, runs bool) abi.Record {
 }
 
 // TestFuel: with ten thousand waiting every policy decides within its fuel: the first step, which
-// shows them all, and steps in which some come, go and get on.
+// shows them all, and steps in which some come, go and get on. None allocates then.
 func TestFuel(t *testing.T) {
 	for _, name := range builtin.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +161,7 @@ func TestFuel(t *testing.T) {
 }
 
 func underFuel(t *testing.T, w *plugins.Workbench, v *abi.View, chance *rand.Rand) error {
-	highest := 0.0
+	highest, memory := 0.0, int64(0)
 	for step := range 12 {
 		h := &v.Header
 		h.Step++
@@ -163,6 +189,11 @@ func underFuel(t *testing.T, w *plugins.Workbench, v *abi.View, chance *rand.Ran
 			return fmt.Errorf("step %d: %w", step, err)
 		}
 		highest = max(highest, float64(spent.Fuel)/float64(spent.Limit))
+		if memory > 0 && spent.Memory != memory {
+			return fmt.Errorf("step %d: its memory grew from %d to %d bytes", step, memory,
+				spent.Memory)
+		}
+		memory = spent.Memory
 		v.Changed = v.Changed[:0]
 		for slot := step % 7; slot < len(v.Records); slot += 300 {
 			v.Records[slot] = request(chance, uint64(100_000*(step+1)+slot), slot%85 == 0)

@@ -117,8 +117,8 @@ func (b *Built) one(
 			return err
 		}
 		b.Tool = tool.Version
-	} else if b.Tool == "" {
-		b.Tool = command[0]
+	} else {
+		b.Tool = command[0] // The last one makes the module.
 	}
 	line := append(slices.Clone(tool.Words), expand(command[1:], tool, d, flags)...)
 	run := exec.CommandContext(ctx, line[0], line[1:]...)
