@@ -47,6 +47,12 @@ func TestExplain(t *testing.T) {
 	second := complete(t, url, greedy.with(fields{"prompt": []int{900, 901, 902}, "max_tokens": 4}),
 		"X-Request-Id: second", "X-Tenant: acme", "X-Deadline-Ms: 60000")
 	waits := explained("second")
+	eventually(t, patience, func() error {
+		if waits = explained("second"); line(waits, "refused") == nil && waits.State == "waiting" {
+			return errors.New("no step has refused it yet")
+		}
+		return nil
+	})
 	if err := errors.Join(<-first, <-second); err != nil {
 		t.Fatal(err)
 	}

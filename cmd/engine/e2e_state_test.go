@@ -27,7 +27,7 @@ func stateOf(t *testing.T, address string) admin.State {
 // TestTopSeesTheQueue: requests that run and wait are listed with whose they are; at rest there are
 // none.
 func TestTopSeesTheQueue(t *testing.T) {
-	n := serveNode(t, "[scheduler]\nmax_num_seqs = 2\n")
+	n := serveNode(t, "[scheduler]\nmax_num_seqs = 2\nqueue_timeout = \"10m\"\n")
 	var wait sync.WaitGroup
 	for i := range 40 {
 		wait.Go(func() {
