@@ -173,12 +173,15 @@ const (
 	Limits
 	// Drain lets an instance finish what it has and take nothing new for a while.
 	Drain
+	// Leave takes an instance out of the front's list for a while.
+	Leave
 	faultKinds
 )
 
 func (k FaultKind) String() string {
 	return [...]string{"kill", "pause", "stall", "drop", "cut", "corrupt", "slow", "isolate",
-		"device", "reset", "swap", "limits", "drain"}[k]
+		"device", "reset", "swap", "limits", "drain",
+		"leave"}[k]
 }
 
 // Random is the world of a seed.

@@ -27,6 +27,7 @@ type instance struct {
 	// asleep collects what happens to a paused instance until it goes on.
 	paused bool
 	asleep []func()
+	away   bool // out of the front's list
 	// cutUntil is how long nothing passes between the front and the instance.
 	cutUntil time.Duration
 

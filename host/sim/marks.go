@@ -75,6 +75,7 @@ const (
 	PreemptedByDecode
 	Committed
 	Branched
+	Left
 	marks
 )
 
@@ -101,7 +102,7 @@ func (m Mark) String() string {
 		"message to an instance lost", "stream fell silent", "stopped by its reader",
 		"ended by its form", "no lease left", "drained", "draft run", "meddled with",
 		"delivered by two senders", "preempted by a decode",
-		"committed", "second answer to one prompt"}[m]
+		"committed", "second answer to one prompt", "out of the list"}[m]
 }
 
 // AllMarks lists the marks.

@@ -90,20 +90,13 @@ func newWorld(c Config) *World {
 
 // begin puts instances, clients and faults in place.
 func (w *World) begin() {
-	var prefill, decode []string
 	for n, c := range w.config.Instances {
 		i := &instance{world: w, index: n, config: c}
 		w.instances = append(w.instances, i)
 		i.start()
-		if c.Prefill {
-			prefill = append(prefill, i.String())
-		}
-		if c.Decode {
-			decode = append(decode, i.String())
-		}
 	}
 	var err error
-	w.pool, err = placement.New(prefill, decode)
+	w.pool, err = placement.New(w.listed())
 	must(err)
 	for n := range w.config.Requests {
 		c := w.newClient(n, &w.config.Requests[n])
@@ -129,6 +122,25 @@ func (w *World) know(embeds []generation.Embedding) {
 			w.items[e.Digest] = append(w.items[e.Digest], codeOfVector(e.Values, row))
 		}
 	}
+}
+
+// listed are the names of the instances that are in the front's list.
+func (w *World) listed() (prefill, decode []string) {
+	for _, i := range w.instances {
+		if i.config.Prefill && !i.away {
+			prefill = append(prefill, i.String())
+		}
+		if i.config.Decode && !i.away {
+			decode = append(decode, i.String())
+		}
+	}
+	return prefill, decode
+}
+
+// enlist puts an instance into the front's list or takes it out. What runs there runs on.
+func (w *World) enlist(i *instance, here bool) {
+	i.away = !here
+	must(w.pool.Replace(w.listed()))
 }
 
 func (w *World) step() {
@@ -227,6 +239,10 @@ func (w *World) strike(f Fault) {
 		i.policy.next = &kind
 	case Drain:
 		i.run(i.life, func() { i.drain(f.For) })
+	case Leave:
+		w.mark(Left)
+		w.enlist(i, false)
+		w.clock.after(f.For, func() { w.enlist(i, true) })
 	case Limits:
 		i.policy.limits = true
 	}
