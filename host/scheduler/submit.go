@@ -20,7 +20,10 @@ func (s *Scheduler) Submit(r Request) error {
 	if err := s.fits(&r); err != nil {
 		return err
 	}
-	if len(s.queue) >= s.limits.MaxQueue {
+	// More than MaxSeqs may hold pages when that was lowered: the policies' table has no slot more
+	// for the queue then.
+	waiting := len(s.queue) + max(0, len(s.held)-s.limits.MaxSeqs)
+	if waiting >= s.limits.MaxQueue {
 		return fmt.Errorf("%d requests wait already: %w", len(s.queue), ErrQueueFull)
 	}
 	q := &sequence{
