@@ -4,19 +4,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/kvrelay/engine/host/admin"
+	"github.com/kvrelay/engine/host/config"
+	"github.com/kvrelay/engine/plugins"
 )
 
 // TestExplain lets one request wait for another's place and asks why, while it waits and after it
 // has ended; what the lines say adds up to what the answer was told.
 func TestExplain(t *testing.T) {
-	n := serveNode(t, "[scheduler]\nmax_num_seqs = 1\n"+
-		"[policy]\nactive = \"builtin:edf-relegate\"\n")
+	n := serveNode(t, "[scheduler]\nmax_num_seqs = 1\n")
 	url := n.api + "/v1/completions"
 	first := complete(t, url, song(1), "X-Request-Id: first")
 	explained := func(id string) admin.Explanation {
@@ -83,10 +86,9 @@ func explainedInWords(t *testing.T, n *node) {
 	t.Helper()
 	text := invoke(t, "", "explain", "second", "--admin", n.admin).out
 	want := regexp.MustCompile(`(?s)^second  on \S+  local  in 3 \(cached 0\)  out 4  total ` +
-		`\S+ s  tenant acme  policy builtin:edf-relegate\n` +
+		`\S+ s  tenant acme  policy builtin:fcfs\n` +
 		`   0\.000  queued        1 waiting, it included\n.*` +
-		`refused       \d+ steps: as many requests held pages as may .*builtin:edf-relegate  ` +
-		`reason 1 "can be in time"\n.*` +
+		`refused       \d+ steps: as many requests held pages as may .*builtin:fcfs\n.*` +
 		`admitted      0 tokens in the prefix cache\n.*` +
 		`computed      3 tokens in 1 step, 3 in the last\n.*` +
 		`first token\n.*ended         length\n.*` +
@@ -112,4 +114,41 @@ func complete(t *testing.T, url string, body fields, headers ...string) chan err
 		close(done)
 	}()
 	return done
+}
+
+// TestReasonsHaveWords: those of a shipped policy, and of a module beside its policy.toml; a host
+// that was given them finds them by the name that decisions carry.
+func TestReasonsHaveWords(t *testing.T) {
+	const shipped = "builtin:edf-relegate"
+	words := reasonsFor(shipped)
+	if words[1] == "" || words[2] == "" {
+		t.Errorf("%s: %v", shipped, words)
+	}
+	source := filepath.Join("..", "..", "examples", "plugins", "edf-relegate")
+	if beside := reasonsFor(filepath.Join(source, "any.wasm")); !maps.Equal(beside, words) {
+		t.Errorf("beside the module %v, in the binary %v", beside, words)
+	}
+	if none := reasonsFor(filepath.Join(t.TempDir(), "any.wasm")); none != nil {
+		t.Errorf("without a policy.toml: %v", none)
+	}
+	h, err := plugins.New(plugins.Options{Slots: 8, Decisions: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	spec, err := namedPolicy(config.Default(), shipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := h.Load(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := status.Name + "@" + status.Version
+	if got := h.ReasonWords(name, 2); got != words[2] {
+		t.Errorf("reason 2 of %s: %q, want %q", name, got, words[2])
+	}
+	if got := h.ReasonWords(name, 60000) + h.ReasonWords("other", 2); got != "" {
+		t.Errorf("of what nobody has said: %q", got)
+	}
 }

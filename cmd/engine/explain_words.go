@@ -34,6 +34,9 @@ func details(l *admin.Line) string {
 	switch l.What {
 	case "queued":
 		text = fmt.Sprintf("%d waiting, it included", l.Last)
+		if l.Last == 0 { // It holds pages.
+			text = "for its rest"
+		}
 		if l.Tokens > 0 {
 			text += fmt.Sprintf("; %d of its tokens are here", l.Tokens)
 		}

@@ -206,6 +206,7 @@ func (e *Engine) hear(ctx context.Context) bool {
 
 // listen runs what others asked for and reports whether there is something to plan.
 func (e *Engine) listen() bool {
+	e.scheduler.Tick(e.Now())
 	if e.inbox.run() {
 		e.stalled = false
 	}

@@ -33,6 +33,7 @@ func (s *Scheduler) Commit(p *Plan, sampled []int32, now time.Duration) {
 		s.touch(q)
 	}
 	s.stepDone(p, now)
+	s.Tick(now)
 }
 
 // advance counts a chunk as computed and makes it matchable.

@@ -132,6 +132,10 @@ func (s *Scheduler) SetDraining(draining bool) { s.draining = draining }
 // TokenBytes is the size of one token's KV over all layers.
 func (s *Scheduler) TokenBytes() int { return s.options.KVBytesPerToken }
 
+// Tick says what time it is, for what is told of the events until the next plan. Time never runs
+// back.
+func (s *Scheduler) Tick(now time.Duration) { s.now = max(s.now, now) }
+
 // Work reports whether Plan could have something to do: a sequence waits, prefills or decodes. An
 // empty plan without grants, though there is work, becomes another one only through an event or
 // with time.
