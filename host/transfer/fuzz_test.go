@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -52,7 +53,11 @@ func FuzzInbound(f *testing.F) {
 func wrap(text []byte, with pass) (stream []byte) {
 	for len(text) >= 2 {
 		n := min(int(text[1]), len(text)-2)
-		stream = appendFrame(stream, kind(text[0]), with, text[2:2+n])
+		payload := text[2 : 2+n]
+		if kind(text[0]) == kindData && n < dataHead { // A checksum needs the head.
+			payload = append(slices.Clone(payload), make([]byte, dataHead-n)...)
+		}
+		stream = appendFrame(stream, kind(text[0]), with, payload)
 		text = text[2+n:]
 	}
 	return stream

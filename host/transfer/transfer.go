@@ -10,7 +10,7 @@
 //  3. Pages of a released lease are the engine's again only when no writer can reach them: Release
 //     says so at once, or a Fenced event says so later.
 //  4. The protocol (Ledger, Inbound, Dispatch) has no clock, goroutine or socket: bytes and the
-//     time go in, bytes and events come out. Only conn.go and mux.go know connections.
+//     time go in, bytes and events come out. Only conn.go, dial.go and mux.go know connections.
 package transfer
 
 import (
