@@ -116,14 +116,23 @@ func TestPendingIsWhatTicketsHold(t *testing.T) {
 	}
 }
 
-func TestLostAtOnceAndDrained(t *testing.T) {
+func TestSuspectsAreTakenLastAndDrainedNever(t *testing.T) {
 	p := pool(t, []string{"p0", "p1"}, []string{"d0", "d1"})
-	if !p.Lost(Decode, "d0") || p.Lost(Decode, "d0") {
-		t.Fatal("going down is reported once")
+	if !p.Suspect(Decode, "d0") || p.Suspect(Decode, "d0") || p.Snapshot()[2].Up {
+		t.Fatal("becoming suspect is reported once")
 	}
-	var a, b, c, d Ticket
+	var a, b, c, d, e Ticket
 	expect(t, place(t, p, &a), "p0>d1")
-	if !p.Healthy(Decode, "d0", Report{}) {
+	expect(t, place(t, p, &e), "p1>d1") // In spite of the load.
+	e.Release(Prefill)
+	e.Release(Decode)
+	if !p.Gone(Decode, "d1") || p.Gone(Decode, "d1") || !p.Ready() {
+		t.Fatal("going down is reported once, and a suspect is better than nobody")
+	}
+	expect(t, place(t, p, &e), "p1>d0")
+	e.Release(Prefill)
+	e.Release(Decode)
+	if !p.Healthy(Decode, "d0", Report{}) || !p.Healthy(Decode, "d1", Report{Running: 1}) {
 		t.Fatal("one check that succeeds brings it back")
 	}
 	if p.Drain(Decode, "x", true) || !p.Drain(Decode, "d1", true) || !p.Drain(Prefill, "p1", true) {

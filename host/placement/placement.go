@@ -7,8 +7,9 @@
 //  1. The least loaded instance that is up, not draining and not excluded is taken; the first in
 //     the list of equals.
 //  2. An instance's in-flight count is the number of tickets that hold it.
-//  3. An instance is down after DownAfter failed checks in a row, or at once when a request lost
-//     it, and up after one check that succeeds.
+//  3. An instance is down after DownAfter failed checks in a row, or at once when a check finds
+//     nobody there, and up after one check that succeeds. One on which a request was lost is
+//     suspect until then: it is taken only where no other is left.
 package placement
 
 import (
@@ -45,8 +46,8 @@ type Report struct {
 	Waiting, Running int
 }
 
-// Instance is one line of a snapshot. Pending counts the prompt tokens that this pool's tickets
-// still have it compute.
+// Instance is one line of a snapshot. Up is false for suspects, too. Pending counts the prompt
+// tokens that this pool's tickets still have it compute.
 type Instance struct {
 	Name     string
 	Role     Role
@@ -65,6 +66,7 @@ type Pool struct {
 type instance struct {
 	name     string
 	failures int
+	suspect  bool
 	draining bool
 	inFlight int
 	pending  int
@@ -122,8 +124,8 @@ func (p *Pool) Healthy(role Role, name string, r Report) (cameUp bool) {
 	if i == nil {
 		return false
 	}
-	cameUp = !i.up()
-	i.failures = 0
+	cameUp = !i.up() || i.suspect
+	i.failures, i.suspect = 0, false
 	i.foreign = max(0, max(0, r.Waiting)+max(0, r.Running)-i.inFlight)
 	return cameUp
 }
@@ -133,10 +135,21 @@ func (p *Pool) Failed(role Role, name string) (wentDown bool) {
 	return p.fail(role, name, 1)
 }
 
-// Lost takes an instance out that a request was lost on, until a health check succeeds. It reports
+// Gone takes an instance out because a check found nobody there, or one who is leaving. It reports
 // whether the instance just went down.
-func (p *Pool) Lost(role Role, name string) (wentDown bool) {
+func (p *Pool) Gone(role Role, name string) (wentDown bool) {
 	return p.fail(role, name, DownAfter)
+}
+
+// Suspect notes that a request was lost on an instance: until a health check succeeds it is taken
+// only where no other is left. It reports whether the instance just became suspect.
+func (p *Pool) Suspect(role Role, name string) (became bool) {
+	i := find(p.lists[role], name)
+	if i == nil || i.suspect || !i.up() {
+		return false
+	}
+	i.suspect = true
+	return true
 }
 
 func (p *Pool) fail(role Role, name string, times int) (wentDown bool) {
@@ -164,7 +177,7 @@ func (p *Pool) Snapshot() []Instance {
 	var all []Instance
 	for role, list := range p.lists {
 		for _, i := range list {
-			all = append(all, Instance{Name: i.name, Role: Role(role), Up: i.up(),
+			all = append(all, Instance{Name: i.name, Role: Role(role), Up: i.up() && !i.suspect,
 				Draining: i.draining, InFlight: i.inFlight, Load: i.load(), Pending: i.pending})
 		}
 	}

@@ -47,16 +47,23 @@ func (p *Pool) PlacePrefill(t *Ticket) bool {
 }
 
 // least returns the least loaded instance that is usable and not excluded, the first of equals, or
-// nil.
+// nil. Suspects come after all others.
 func least(list, excluded []*instance) *instance {
 	var best *instance
 	for _, i := range list {
-		if i.usable() && !slices.Contains(excluded, i) &&
-			(best == nil || i.load() < best.load()) {
+		if i.usable() && !slices.Contains(excluded, i) && (best == nil || i.before(best)) {
 			best = i
 		}
 	}
 	return best
+}
+
+// before reports whether i is to be preferred to one that stands before it in the list.
+func (i *instance) before(other *instance) bool {
+	if i.suspect != other.suspect {
+		return other.suspect
+	}
+	return i.load() < other.load()
 }
 
 func (t *Ticket) take(role Role, i *instance) {

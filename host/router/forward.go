@@ -26,6 +26,7 @@ type forward struct {
 	attempts int
 	emitted  []int32 // the tokens that were handed on
 	remote   bool    // a prefill instance had a part in it
+	decode   string  // the decode instance of the latest attempt
 	formed   bool    // the asked form has ended with the last of them
 	report   generation.Report
 }
@@ -43,7 +44,7 @@ func (f *forward) run(ctx context.Context) error {
 			f.out.send(ctx, result{update: generation.Update{Finish: finish, Report: f.report}})
 			return nil
 		}
-		if err := f.place(); err != nil {
+		if err := f.placeSoon(ctx, last != nil); err != nil {
 			if last != nil {
 				return f.wire(last) // Why says more than that nobody is left.
 			}
@@ -91,6 +92,27 @@ func (f *forward) over() generation.Finish {
 		return generation.FinishLength
 	}
 	return ""
+}
+
+// Bounds of the wait for an instance to come back that a request needs which has begun.
+const (
+	comeBackWithin = 2 * time.Second
+	comeBackEvery  = 50 * time.Millisecond
+)
+
+// placeSoon is place. A request that has begun waits a moment for somebody to come back.
+func (f *forward) placeSoon(ctx context.Context, begun bool) error {
+	for until := time.Now().Add(comeBackWithin); ; {
+		err := f.place()
+		if err == nil || !begun || time.Now().After(until) {
+			return err
+		}
+		select {
+		case <-time.After(comeBackEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // place gives the ticket its instances. Where the request has failed on every one that is up, its
@@ -157,6 +179,7 @@ func reasonOf(err error) string {
 // what still comes from there, is nothing of this one.
 func (f *forward) attempt(ctx context.Context) error {
 	f.attempts++
+	f.decode = f.ticket.Instance(placement.Decode)
 	decode := f.at[placement.Decode]
 	watched, end := f.router.watched(ctx, watching{url: decode, role: placement.Decode,
 		name: f.ticket.Instance(placement.Decode), silences: mostSilences})
@@ -249,5 +272,5 @@ func (f *forward) wire(err error) error {
 	}
 	return generation.Errorf(generation.CodeTransferFailed,
 		"decode instance %s was lost after %d tokens: an instance did not answer: %v",
-		f.ticket.Instance(placement.Decode), len(f.emitted), err)
+		f.decode, len(f.emitted), err)
 }

@@ -30,12 +30,33 @@ func (r *Router) Run(ctx context.Context) {
 	ticker := time.NewTicker(r.options.HealthInterval)
 	defer ticker.Stop()
 	for {
-		r.checkAll(ctx)
+		r.checkIdle(ctx)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// checkIdle asks every instance that is not being asked already, and waits for none: one that does
+// not answer must not keep the router from hearing of the others.
+func (r *Router) checkIdle(ctx context.Context) {
+	for _, i := range r.Instances() {
+		key := instanceKey(i.Role, i.Name)
+		r.mu.Lock()
+		busy := r.asking[key]
+		r.asking[key] = true
+		r.mu.Unlock()
+		if busy {
+			continue
+		}
+		go func() {
+			_ = r.check(ctx, i.Role, i.Name) // What it found is noted.
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.asking, key)
+		}()
 	}
 }
 
@@ -71,7 +92,7 @@ func (r *Router) check(ctx context.Context, role placement.Role, name string) er
 	r.settle(func(p *placement.Pool) {
 		switch {
 		case gone(err):
-			changed = p.Lost(role, name)
+			changed = p.Gone(role, name)
 			return
 		case err != nil:
 			changed = p.Failed(role, name)

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -179,4 +180,46 @@ func TestALostInstanceIsSeenAtOnce(t *testing.T) {
 	if !<-silent {
 		t.Error("it fell silent, and nobody noticed")
 	}
+}
+
+// TestASuspectIsBetterThanNobody: where a request was lost on the only decode instance that is
+// left, the next one still goes there.
+func TestASuspectIsBetterThanNobody(t *testing.T) {
+	d0, d1 := newInstance(t, "d0", "x"), newInstance(t, "d1", "x")
+	r := fleet(t, nil, []*fakeInstance{d0, d1})
+	d1.server.Close()
+	r.checkAll(t.Context())
+	r.lose(placement.Decode, "d0", errSilent)
+	if fault := r.Ready(); fault != nil {
+		t.Error(fault)
+	}
+	if got, _, err := ask(t.Context(), r); err != nil || !slices.Equal(got, tokens) {
+		t.Errorf("tokens %v, error %v", got, err)
+	}
+}
+
+// TestASlowCheckDelaysNoOther: while one instance leaves its check unanswered, another one that was
+// suspect is seen to live.
+func TestASlowCheckDelaysNoOther(t *testing.T) {
+	d0, d1 := newInstance(t, "d0", "x"), newInstance(t, "d1", "x")
+	r := fleet(t, nil, []*fakeInstance{d0, d1})
+	r.options.HealthInterval = 5 * time.Millisecond
+	r.options.ConnectTimeout = time.Hour
+	d0.set(func() { d0.block["/ready"] = true })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.Run(ctx)
+	}()
+	for range 3 {
+		r.lose(placement.Decode, "d1", errSilent)
+		for !r.snapshot()[1].Up {
+			if ctx.Err() != nil {
+				t.Fatal(ctx.Err())
+			}
+		}
+	}
+	cancel()
+	<-ended
 }

@@ -72,6 +72,7 @@ type Router struct {
 	pool   *placement.Pool
 	model  *Model
 	known  map[string]openai.Instance // by role/name, what each last said
+	asking map[string]bool            // by role/name, whom Run asks now
 }
 
 // New returns a router that has met no instance yet. Run makes it meet them.
@@ -82,7 +83,8 @@ func New(o Options) (*Router, error) {
 	if o.Watch == nil {
 		o.Watch = deaf{}
 	}
-	r := &Router{options: o, known: map[string]openai.Instance{}, closing: make(chan struct{}),
+	r := &Router{options: o, known: map[string]openai.Instance{},
+		asking: map[string]bool{}, closing: make(chan struct{}),
 		made: time.Now(),
 		urls: map[placement.Role]map[string]string{placement.Prefill: {}, placement.Decode: {}},
 		client: &http.Client{Transport: &http.Transport{
@@ -165,10 +167,10 @@ func (r *Router) Model() (*Model, *openai.Error) {
 // balance says how prompts are shared.
 func (r *Router) balance() placement.Balance { return r.options.Balance }
 
-// lose takes an instance out until it answers a check.
+// lose makes an instance the last resort until it answers a check.
 func (r *Router) lose(role placement.Role, name string, cause error) {
 	var down bool
-	r.settle(func(p *placement.Pool) { down = p.Lost(role, name) })
+	r.settle(func(p *placement.Pool) { down = p.Suspect(role, name) })
 	if down {
 		r.options.Log.Warn("instance is lost", "instance", name, "role", role.String(), "error",
 			cause)
