@@ -114,20 +114,14 @@ func (n *chaosNode) start(t *testing.T) {
 	n.proxy.lead(n.internal[len("http://"):])
 }
 
-// act waits a little, mends what is due and hurts somebody. One instance of each role is left alone
-// at any time: then no request has a reason to fail.
+// act waits a little, mends what is due and hurts somebody. One instance of each role that the
+// router has as up is left alone at any time: then no request has a reason to fail.
 func (c *chaosCluster) act(r *rand.Rand) {
 	c.wait(time.Duration(50+r.IntN(500)) * time.Millisecond)
 	list := c.list[r.IntN(2)]
-	hurt := 0
-	for _, n := range list {
-		if n.mend != nil {
-			hurt++
-		}
-	}
 	n := list[r.IntN(len(list))]
 	deed, lasts := r.IntN(5), time.Duration(200+r.IntN(4000))*time.Millisecond
-	if n.mend != nil || hurt+1 >= chaosPerRole {
+	if n.mend != nil || !c.others(list, n) {
 		return
 	}
 	select {
@@ -153,6 +147,21 @@ func (c *chaosCluster) act(r *rand.Rand) {
 		n.proxy.stall()
 		n.mend = n.proxy.goOn
 	}
+}
+
+// others reports whether the router has another instance of a role as up that is not hurt.
+func (c *chaosCluster) others(list []*chaosNode, but *chaosNode) bool {
+	s, err := scrape(c.router.api)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, n := range list {
+		up := s.sum("engine_router_instance_up", fmt.Sprintf("instance=%q", n.name))
+		if n != but && n.mend == nil && up == 1 {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *chaosNode) signal(s syscall.Signal) {

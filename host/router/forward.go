@@ -252,10 +252,10 @@ func (f *forward) lost(ctx context.Context, role placement.Role, err error) {
 	name := f.ticket.Instance(role)
 	f.router.lose(role, name, err)
 	if errors.Is(err, errSilent) {
-		go f.router.check(context.WithoutCancel(ctx), role, name)
+		go f.router.look(context.WithoutCancel(ctx), role, name)
 		return
 	}
-	f.router.check(ctx, role, name)
+	_ = f.router.look(ctx, role, name) // What it finds is noted.
 }
 
 // wire words an error for the API.

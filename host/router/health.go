@@ -52,7 +52,7 @@ func (r *Router) checkIdle(ctx context.Context) {
 			continue
 		}
 		go func() {
-			_ = r.check(ctx, i.Role, i.Name) // What it found is noted.
+			r.check(ctx, i.Role, i.Name)
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			delete(r.asking, key)
@@ -69,8 +69,24 @@ func (r *Router) checkAll(ctx context.Context) {
 	wait.Wait()
 }
 
-// check asks one instance whether it is ready and who it is, and returns why it is not used.
-func (r *Router) check(ctx context.Context, role placement.Role, name string) error {
+// check is look for the regular round: one that does not answer has failed once more.
+func (r *Router) check(ctx context.Context, role placement.Role, name string) {
+	err := r.look(ctx, role, name)
+	if err == nil || gone(err) || ctx.Err() != nil {
+		return
+	}
+	var down bool
+	r.settle(func(p *placement.Pool) { down = p.Failed(role, name) })
+	if down {
+		r.options.Log.Warn("instance is down", "instance", name, "role", role.String(), "error",
+			err)
+	}
+}
+
+// look asks one instance whether it is ready and who it is, and returns why it is not used. Whoever
+// answers is up, and whoever has gone is down; silence is for the regular round to judge, because
+// many requests may look at one moment.
+func (r *Router) look(ctx context.Context, role placement.Role, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.ConnectTimeout+time.Second)
 	defer cancel()
 	url := r.url(role, name)
@@ -93,13 +109,10 @@ func (r *Router) check(ctx context.Context, role placement.Role, name string) er
 		switch {
 		case gone(err):
 			changed = p.Gone(role, name)
-			return
-		case err != nil:
-			changed = p.Failed(role, name)
-			return
+		case err == nil:
+			changed = p.Healthy(role, name, placement.Report{Waiting: who.Waiting,
+				Running: who.Running})
 		}
-		changed = p.Healthy(role, name, placement.Report{Waiting: who.Waiting,
-			Running: who.Running})
 	})
 	switch {
 	case changed && err != nil:

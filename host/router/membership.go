@@ -90,7 +90,7 @@ func (r *Router) Join(ctx context.Context, role placement.Role, e Endpoint) erro
 	if err := r.adopt(next); err != nil {
 		return err
 	}
-	refused := r.check(ctx, role, e.Name)
+	refused := r.look(ctx, role, e.Name)
 	if _, incompatible := refused.(*misfit); incompatible {
 		if err := r.Leave(role, e.Name); err != nil {
 			return err

@@ -223,3 +223,24 @@ func TestASlowCheckDelaysNoOther(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// TestManyLooksAreNotManyChecks: that several requests ask after an instance at one moment takes it
+// out no sooner than the regular round does.
+func TestManyLooksAreNotManyChecks(t *testing.T) {
+	d := newInstance(t, "d0", "x")
+	r := fleet(t, nil, []*fakeInstance{d})
+	r.options.ConnectTimeout = 0
+	d.set(func() { d.block["/ready"] = true })
+	ended := make(chan error)
+	for range 2 * placement.DownAfter {
+		go func() { ended <- r.look(t.Context(), placement.Decode, "d0") }()
+	}
+	for range 2 * placement.DownAfter {
+		if err := <-ended; err == nil {
+			t.Error("a silent instance answered")
+		}
+	}
+	if fault := r.Ready(); fault != nil {
+		t.Error(fault)
+	}
+}

@@ -82,7 +82,7 @@ func (r *Router) fallsSilent(ctx context.Context, w watching) bool {
 		}
 		switch {
 		case lives && unanswered > 1:
-			r.check(ctx, w.role, w.name)
+			_ = r.look(ctx, w.role, w.name) // What it finds is noted.
 			unanswered = 0
 		case lives:
 			unanswered = 0

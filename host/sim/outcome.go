@@ -39,7 +39,7 @@ func (c *client) lostDecode() {
 		c.done()
 		return
 	}
-	c.world.pool.Lost(placement.Decode, c.ticket.Instance(placement.Decode))
+	c.world.pool.Suspect(placement.Decode, c.ticket.Instance(placement.Decode))
 	over := c.want.finish == generation.FinishLength || c.want.formed
 	if len(c.got) == len(c.want.tokens) && over {
 		c.done() // Only the word about the end was lost.
