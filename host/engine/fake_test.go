@@ -346,6 +346,10 @@ func (w *world) rest() {
 			if leaked != 0 || stats.Held != 0 || stats.Free+stats.Evictable != stats.Total {
 				w.t.Fatalf("pages are not all free or cached: %+v, leaked %d", stats, leaked)
 			}
+			vectors, err := call(w.t.Context(), e, func() (int, error) { return e.vectors, nil })
+			if err != nil || vectors != 0 {
+				w.t.Fatalf("%d numbers of prompts that have gone are counted: %v", vectors, err)
+			}
 			break
 		}
 	}

@@ -235,6 +235,7 @@ func FuzzDecode(f *testing.F) {
 		`{"prompt":[[1],[2,3]],"stop":["a"],"debug_config":{"ignore_eos":true}}`,
 		`{"messages":[{"role":"user","content":[{"type":"text","text":"a\u00e9"}]}],"n":1}`,
 		`{"prompt":"\"\\","end":-1,"begin":0,"kv_addr_info":"x","user":"u","stream_options":{}}`,
+		`{"prompt":[[1],{"prompt_embeds":"QQ=="},"x"],"prompt_embeds":["Qg=="],"n":2}`,
 		`{"prompt":[1,-0,00]}`, "{\"a\\\"\":{\"b\":[]} , \"prompt\" : [ \"\" ] }",
 	} {
 		f.Add([]byte(seed))
