@@ -187,7 +187,8 @@ func TestMicroServing(t *testing.T) {
 		name string
 		run  func(*testing.T, *lab)
 	}{
-		{"49 and 50, windows", windows}, {"51, segments", scattered}, {"52, metadata", forgeries},
+		{"30 and 31, sent twice", sentTwice}, {"49 and 50, windows", windows},
+		{"51, segments", scattered}, {"52, metadata", forgeries},
 		{"44, 48 and 49, data items", vectors}, {"54, n", fourFold},
 		{"61, a cold reservation", cold}, {"62, nothing to send", nothing},
 		{"63, a warm reservation", warm}, {"66 and 67, released", released},

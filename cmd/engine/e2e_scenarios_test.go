@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -188,4 +189,45 @@ func TestScenario40OnTheWire(t *testing.T) {
 		t.Errorf("%v pages leaked", leaked)
 	}
 	n.stop()
+}
+
+// sentTwice sends one prompt twice: of the second time all but one token is taken from the sender's
+// prefix cache, its last page rolled back to where the prompts part.
+func sentTwice(t *testing.T, l *lab) {
+	c := l.call(t, 100)
+	want := c.alone() // It is in the sender's prefix cache from now on, beyond the prompt's end.
+	for _, decode := range []*node{l.decode, l.strict} {
+		c.decode = decode
+		reserved := c.prepare(-1)
+		before := l.prefill.metric("engine_prefix_tokens_matched_total")
+		var sent openai.RemoteSendResponse
+		c.send(reserved.KVAppendMetadata, 0, 99).decode(t, &sent)
+		if sent.SentTokens != 99 {
+			t.Errorf("%d tokens were sent", sent.SentTokens)
+		}
+		eventually(t, patience, func() error {
+			found := l.prefill.metric("engine_prefix_tokens_matched_total") - before
+			if found != 98 {
+				return fmt.Errorf("%v tokens were found, want 98", found)
+			}
+			return nil
+		})
+		if got := c.start(99).completion(t).Choices[0].TokenIDs; !slices.Equal(got, want) {
+			t.Errorf("tokens %v, one engine gives %v", got, want)
+		}
+	}
+	// From where the receiver's match ends nothing goes page to page, and one token is computed.
+	c.body["user"] = "third"
+	reserved := c.prepare(-1)
+	if reserved.PrefixMatchedLength != 98 {
+		t.Fatalf("%d tokens matched", reserved.PrefixMatchedLength)
+	}
+	var sent openai.RemoteSendResponse
+	c.send(reserved.KVAppendMetadata, 98, 99).decode(t, &sent)
+	if sent.SentTokens != 1 {
+		t.Errorf("%d tokens were sent", sent.SentTokens)
+	}
+	if got := c.start(99).completion(t).Choices[0].TokenIDs; !slices.Equal(got, want) {
+		t.Errorf("tokens %v, one engine gives %v", got, want)
+	}
 }
