@@ -106,3 +106,23 @@ fn the_heap_gives_the_least_counter() {
         }
     }
 }
+
+#[test]
+fn counters_survive_a_swap() {
+    let mut random = Random(5);
+    let mut one = Vtc::new(&mut Config::new(b"{}"), SLOTS).unwrap();
+    for tenant in 0..400 {
+        one.accounts.counters.charge(tenant, random.below(1 << 20), 1000);
+    }
+    let mut small = [0; 100];
+    let bytes = one.save(&mut small);
+    assert!(bytes > small.len());
+    let mut room = std::vec![0; bytes];
+    assert_eq!(one.save(&mut room), bytes);
+    let mut two = Vtc::new(&mut Config::new(b"{\"output_weight\":3}"), SLOTS).unwrap();
+    two.load(&room, 1).unwrap();
+    for tenant in 0..TENANTS as u32 {
+        assert_eq!(two.accounts.counters.of(tenant), one.accounts.counters.of(tenant));
+    }
+    assert!(two.load(&room, 2).is_err() && two.load(&room[1..], 1).is_err());
+}

@@ -8,9 +8,10 @@
 //! came of it, and what the host did not compute is given back.
 #![no_std]
 
-use pol::abi::{CAP_CHUNK_LENGTHS, CAP_LOG, CAP_TENANTS, CODE_OUT_OF_MEMORY, FLAG_RESYNC};
-use pol::abi::STATE_RUNNING;
-use pol::{policy, take, Chunks, Config, Counters, Error, Key, Order, Out, Policy, Record, Step};
+use pol::abi::{CAP_CHUNK_LENGTHS, CAP_LOG, CAP_STATE, CAP_TENANTS, STATE_RUNNING};
+use pol::abi::{CODE_OUT_OF_MEMORY, CODE_STATE_VERSION, FLAG_RESYNC};
+use pol::{policy_with_state, take, Chunks, Config, Counters, Error, Key, Order, Out, Policy};
+use pol::{Record, State, Step};
 
 /// Tenants that are told apart: as many as the host does (SPEC.md, 12).
 const TENANTS: usize = 1025;
@@ -261,7 +262,8 @@ fn may_start(step: &Step, tenant: u32, running: u32) -> bool {
 impl Policy for Vtc {
     const NAME: &'static str = "vtc";
     const VERSION: &'static str = "1.0.0";
-    const CAPS_OPTIONAL: u64 = CAP_CHUNK_LENGTHS | CAP_LOG | CAP_TENANTS;
+    const STATE_VERSION: u16 = 1;
+    const CAPS_OPTIONAL: u64 = CAP_CHUNK_LENGTHS | CAP_LOG | CAP_STATE | CAP_TENANTS;
 
     fn new(config: &mut Config, slots: usize) -> Result<Self, Error> {
         let output_weight = config.int("output_weight", 2, 0..=100)? as u32;
@@ -308,7 +310,44 @@ impl Policy for Vtc {
     }
 }
 
-policy!(Vtc);
+/// The state: for each tenant that is there or had any service its number, with the top bit set if it is
+/// there, and its counter, 4 and 8 bytes.
+const ENTRY: usize = 12;
+const HERE: u32 = 1 << 31;
+
+impl State for Vtc {
+    fn save(&self, to: &mut [u8]) -> usize {
+        let counters = &self.accounts.counters;
+        let mut len = 0;
+        for tenant in (0..TENANTS as u32).filter(|&t| counters.of(t) != 0 || counters.here(t)) {
+            if let Some(entry) = to.get_mut(len..len + ENTRY) {
+                let number = tenant | if counters.here(tenant) { HERE } else { 0 };
+                entry[..4].copy_from_slice(&number.to_le_bytes());
+                entry[4..].copy_from_slice(&counters.of(tenant).to_le_bytes());
+            }
+            len += ENTRY;
+        }
+        len
+    }
+
+    fn load(&mut self, from: &[u8], version: u16) -> Result<(), Error> {
+        if version != Vtc::STATE_VERSION || from.len() % ENTRY != 0 {
+            return Err(Error::new(CODE_STATE_VERSION, "not the counters of vtc"));
+        }
+        for entry in from.chunks_exact(ENTRY) {
+            let (mut tenant, mut counter) = ([0; 4], [0; 8]);
+            tenant.copy_from_slice(&entry[..4]);
+            counter.copy_from_slice(&entry[4..]);
+            let number = u32::from_le_bytes(tenant);
+            let tenant = (number & !HERE).min(TENANTS as u32 - 1);
+            let counter = i64::from_le_bytes(counter);
+            self.accounts.counters.restore(tenant, counter, number & HERE != 0);
+        }
+        Ok(())
+    }
+}
+
+policy_with_state!(Vtc);
 
 #[cfg(test)]
 mod unit;

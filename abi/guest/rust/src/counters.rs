@@ -32,6 +32,20 @@ impl Counters {
         self.service[self.at(tenant)]
     }
 
+    /// Does the tenant have requests?
+    pub fn here(&self, tenant: u32) -> bool {
+        self.here[self.at(tenant)]
+    }
+
+    /// Sets what a state that was saved says of the tenant: its service, and whether it had requests. One
+    /// that had enters without being lifted.
+    pub fn restore(&mut self, tenant: u32, service: i64, here: bool) {
+        let at = self.at(tenant);
+        self.service[at] = service;
+        self.here[at] = here;
+        self.least = None;
+    }
+
     /// The tenant has requests.
     pub fn enter(&mut self, tenant: u32) {
         let at = self.at(tenant);

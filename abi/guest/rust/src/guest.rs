@@ -5,7 +5,7 @@ use core::mem::size_of;
 
 use crate::abi;
 use crate::memory::Region;
-use crate::{Config, Descriptor, Error, Header, Out, Policy, Record, Step};
+use crate::{Config, Descriptor, Error, Header, Out, Policy, Record, State as Stateful, Step};
 
 /// All that the crate keeps between calls. A guest is called by one thread, one call at a time.
 pub(crate) struct State {
@@ -96,6 +96,7 @@ pub fn describe<P: Policy>() -> usize {
         magic: abi::MAGIC,
         size: size_of::<Descriptor>() as u16,
         minor: abi::MINOR,
+        state_version: P::STATE_VERSION,
         flags: P::FLAGS,
         caps_required: P::CAPS_REQUIRED,
         caps_optional: P::CAPS_OPTIONAL,
@@ -151,6 +152,35 @@ pub unsafe fn step<P: Policy>(running: &mut Running<P>, header: usize) -> i32 {
         Ok(()) => out.len() as i32,
         Err(e) => fail(e),
     }
+}
+
+/// The region that a state goes through, as far as it is to be used.
+fn state_region(bytes: u32) -> &'static mut [u8] {
+    let region = state().regions[abi::BUFFER_STATE as usize];
+    match (region.at, region.bytes.min(bytes as usize)) {
+        (0, _) | (_, 0) => &mut [],
+        // The region is the host's and ours, and nobody else holds it during a call.
+        (at, len) => unsafe { core::slice::from_raw_parts_mut(at as *mut u8, len) },
+    }
+}
+
+const NOT_STARTED: Error = Error::new(abi::CODE_BAD_ARGUMENT, "the policy has not been started");
+
+/// The body of pol_save.
+pub fn save<P: Stateful>(running: &mut Running<P>, cap: u32) -> i32 {
+    match &running.0 {
+        Some(policy) => policy.save(state_region(cap)) as i32,
+        None => fail(NOT_STARTED),
+    }
+}
+
+/// The body of pol_load.
+pub fn load<P: Stateful>(running: &mut Running<P>, len: u32, version: u32) -> i32 {
+    let loaded = match &mut running.0 {
+        Some(policy) => policy.load(state_region(len), version as u16),
+        None => Err(NOT_STARTED),
+    };
+    loaded.map_or_else(fail, |()| 0)
 }
 
 /// Keeps an error's message for the host and gives its code. An empty one keeps what was written before.

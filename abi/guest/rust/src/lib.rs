@@ -49,7 +49,7 @@ pub use step::{Out, Step};
 pub use top::Top;
 
 #[doc(hidden)]
-pub use guest::{describe, last_error, panicked, start, step, Running};
+pub use guest::{describe, last_error, load, panicked, save, start, step, Running};
 #[doc(hidden)]
 pub use memory::buffer;
 
@@ -74,6 +74,8 @@ pub trait Policy: Sized {
     const FLAGS: u32 = abi::DESC_WANTS_CHANGED | abi::DESC_SELECTS | abi::DESC_SETS_CHUNKS;
     /// Capabilities without which it must not be loaded.
     const CAPS_REQUIRED: u64 = 0;
+    /// Version of what [`State::save`] writes; 0: nothing is saved.
+    const STATE_VERSION: u16 = 0;
     /// Capabilities it uses when it gets them.
     const CAPS_OPTIONAL: u64 = abi::CAP_CHUNK_LENGTHS | abi::CAP_LOG;
 
@@ -82,6 +84,37 @@ pub trait Policy: Sized {
 
     /// Decides one step: the first decision is the most important.
     fn decide(&mut self, step: &Step, out: &mut Out) -> Result<(), Error>;
+}
+
+/// A policy whose state is handed to the next copy of it when the operator swaps: with other settings, or
+/// in a newer version. Registered by [`policy_with_state!`]; it names [`Policy::STATE_VERSION`] and
+/// [`abi::CAP_STATE`].
+pub trait State: Policy {
+    /// Writes the state and returns its bytes. When there are more than fit, nothing needs to be
+    /// written: it is asked again with more room.
+    fn save(&self, to: &mut [u8]) -> usize;
+
+    /// Takes up what an earlier copy saved, in that version; before the first step. After an error this
+    /// one starts fresh.
+    fn load(&mut self, from: &[u8], version: u16) -> Result<(), Error>;
+}
+
+/// The registration line of a policy that is also a [`State`].
+#[macro_export]
+macro_rules! policy_with_state {
+    ($policy:ty) => {
+        $crate::policy!($policy);
+
+        #[cfg_attr(target_arch = "wasm32", no_mangle)]
+        pub extern "C" fn pol_save(cap: u32) -> i32 {
+            unsafe { $crate::save(&mut *core::ptr::addr_of_mut!(POL_RUNNING), cap) }
+        }
+
+        #[cfg_attr(target_arch = "wasm32", no_mangle)]
+        pub extern "C" fn pol_load(len: u32, version: u32) -> i32 {
+            unsafe { $crate::load(&mut *core::ptr::addr_of_mut!(POL_RUNNING), len, version) }
+        }
+    };
 }
 
 /// The one registration line: makes a type that is a [`Policy`] the module's policy.

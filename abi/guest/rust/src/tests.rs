@@ -252,6 +252,14 @@ fn counters_do_not_save_up_rest() {
     c.charge(1, 7, 3000);
     c.refund(1, 7, 3000);
     assert_eq!(c.of(1), 151_000);
+    let mut restored = Counters::new(3).unwrap();
+    restored.restore(0, 500, true);
+    restored.restore(1, 100, true);
+    restored.restore(2, 50, false);
+    for tenant in 0..3 {
+        restored.enter(tenant); // The third rested meanwhile.
+    }
+    assert_eq!([0, 1, 2].map(|t| restored.of(t)), [500, 100, 100]);
 }
 
 #[test]
