@@ -141,7 +141,7 @@ var layout = []row{
 	{pkg: "plugins/lint"},
 	{pkg: "plugins/policyfile", outside: "github.com/BurntSushi/toml os/exec"},
 	{pkg: "plugins/score", imports: "abi abi/fields", tests: "os/exec plugins"},
-	{pkg: "plugins/plugintest", imports: "abi plugins", outside: "testing"},
+	{pkg: "plugins/plugintest", imports: "abi plugins plugins/testdata", outside: "testing"},
 
 	{
 		pkg: "examples/plugins",
