@@ -65,7 +65,9 @@ func (s *Scheduler) advance(q *sequence, chunk Chunk) {
 func (s *Scheduler) Abandon(p *Plan) {
 	for _, q := range s.copied { // The copied part of the tail page never came to be.
 		s.rewind(q, q.matched)
-		s.keepPages(q, s.pagesFor(q.computed))
+		if !q.sending { // Somebody may be reading what the run had got to.
+			s.keepPages(q, s.pagesFor(q.computed))
+		}
 	}
 	s.releaseTails()
 	for _, grant := range p.Grants {
