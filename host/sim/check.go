@@ -30,6 +30,7 @@ func (i *instance) check() {
 	i.mostHeld = min(i.mostHeld, stats.Holding)
 	i.world.markIf(stats.Quarantined > 0, QuarantineEntered)
 	i.checkLeases()
+	i.checkSends()
 	i.poison()
 	i.checks++
 	if i.checks%16 == 0 {
@@ -49,6 +50,21 @@ func (i *instance) checkLeases() {
 			}
 			broken("%v: lease %s may be written, its page %d has %d references",
 				i, id, p.page, pool.Refs(p.page))
+		}
+	}
+}
+
+// checkSends verifies that no page is given back while its sequence is being sent: a transfer may
+// read it until its end. Pages that slide out of a window are no part of that.
+func (i *instance) checkSends() {
+	if i.world.config.Shape.Window > 0 {
+		return
+	}
+	for name, pages := range i.sending {
+		for _, page := range pages {
+			if i.scheduler.Pool(0).Refs(page) == 0 {
+				broken("%v: page %d is given back while %s reads it", i, page, name)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/kvrelay/engine/host/batch"
@@ -249,11 +250,20 @@ func (i *instance) hear() {
 
 func (i *instance) compute(plan *scheduler.Plan) {
 	for _, s := range plan.Sends {
-		i.sending[fmt.Sprintf("s%d", s.ID)] = s.Pages
+		if name := fmt.Sprintf("s%d", s.ID); i.carries(name) {
+			i.sending[name] = slices.Clone(s.Pages)
+		}
 	}
 	i.world.config.Bug.batch(&plan.Batch, plan, i)
 	i.stepper.Compute()
 	i.checkDrafts(plan)
+}
+
+// carries reports whether a transfer of the instance is under way.
+func (i *instance) carries(name string) bool {
+	return slices.ContainsFunc(i.world.conns, func(c *conn) bool {
+		return c.from == i && c.fromLife == i.life && c.name == name && !c.outGone
+	})
 }
 
 func (i *instance) conclude() {
