@@ -16,12 +16,15 @@ import (
 // gated is a device that computes a step for each token of the gate.
 type gated struct {
 	*fakeModel
-	gate, entered chan struct{}
+	gate, entered, over chan struct{}
 }
 
 func (g *gated) Run(b *batch.Batch) ([][]float32, error) {
 	g.entered <- struct{}{}
-	<-g.gate
+	select {
+	case <-g.gate:
+	case <-g.over:
+	}
 	return g.fakeModel.Run(b)
 }
 
@@ -33,7 +36,8 @@ func gatedEngine(t *testing.T, l scheduler.Limits) (*Engine, *gated, *atomic.Int
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gated{newFake(40, sight{}), make(chan struct{}), make(chan struct{}, 1)}
+	g := &gated{newFake(40, sight{}), make(chan struct{}), make(chan struct{}, 1),
+		make(chan struct{})}
 	clock := &atomic.Int64{}
 	clock.Store(int64(time.Second))
 	e := New(Options{Models: []Runner{g}, Scheduler: s, Context: 80, MaxPending: 10,
@@ -44,7 +48,7 @@ func gatedEngine(t *testing.T, l scheduler.Limits) (*Engine, *gated, *atomic.Int
 	running.Go(func() { e.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		close(g.gate)
+		close(g.over) // Not the gate: somebody may still be knocking.
 		running.Wait()
 	})
 	return e, g, clock
