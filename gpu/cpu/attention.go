@@ -103,8 +103,14 @@ func (j *attentionJob) do(worker, task int) {
 	}
 	last := t.position + (t.lines-1)*t.step
 	for start := 0; start <= last; start += attentionBlock {
+		low, _ := visible(&j.args, t.position, start)
+		_, high := visible(&j.args, last, start)
+		if low >= high {
+			continue
+		}
+		panels := j.findKeys(t, s, start+low, start+high)
 		for line := 0; line < t.lines; line += j.d.micro.tall {
-			b := block{job: j, task: t, scratch: s, start: start,
+			b := block{job: j, task: t, scratch: s, start: start, panels: panels,
 				line: line, lines: min(j.d.micro.tall, t.lines-line)}
 			b.do()
 		}
@@ -121,7 +127,8 @@ type block struct {
 	job         *attentionJob
 	task        *attentionTask
 	scratch     *scratch
-	start       int // first position of the block
+	start       int        // first position of the block
+	panels      []keyPanel // the keys that some line of the task goes through
 	line, lines int
 	low, high   [tileRows]int // what each line goes through; low >= high: nothing
 }
@@ -183,9 +190,34 @@ func (b *block) beside() bool {
 	return true
 }
 
+// keyPanel is keyLanes keys side by side.
+type keyPanel struct {
+	address unsafe.Pointer
+	first   int // position of the first of them
+	after   int // first position that has another panel
+}
+
+// findKeys lists the panels with the keys of positions [from, to). A page that is gone has hidden
+// keys only, and is left out.
+func (j *attentionJob) findKeys(t *attentionTask, s *scratch, from, to int) []keyPanel {
+	size, found := j.kv.shape.PageSize, s.panels[:0]
+	for position := from; position < to; {
+		index, slot := position/size, position%size
+		if t.pages[index] < 0 {
+			position = (index + 1) * size
+			continue
+		}
+		slot -= slot % keyLanes
+		page := j.kv.page(j.args.Layer, int(t.pages[index]), t.head)
+		first := index*size + slot
+		p := keyPanel{j.kv.keyPanel(page, slot), first, first + min(keyLanes, size-slot)}
+		found, position = append(found, p), p.after
+	}
+	return found
+}
+
 // scores computes q·k for columns [from, to), and for a few more that softmax hides. Panels go in
-// ascending order, so that each overwrites what the one before it computed beyond its page. A page
-// that is gone has hidden columns only.
+// ascending order, so that each overwrites what the one before it computed beyond its page.
 func (b *block) scores(from, to int) {
 	j, t, dtype := b.job, b.task, b.job.kv.shape.DType
 	call := &b.scratch.call
@@ -195,47 +227,24 @@ func (b *block) scores(from, to int) {
 		init: unsafe.Pointer(&j.d.zeros),
 	}
 	one, pair := j.d.micro.tiles[dtype][b.lines], j.d.micro.pairs[dtype][b.lines]
-	for position, end := b.start+from, b.start+to; position < end; {
-		p := b.keys(position)
-		next := p.after
-		if p.address == nil {
-			position = next
-			continue
-		}
+	panels := b.panels
+	for len(panels) > 0 && panels[0].after <= b.start+from {
+		panels = panels[1:]
+	}
+	for len(panels) > 0 && panels[0].first < b.start+to {
+		p := &panels[0]
 		call.b = p.address
 		call.c = unsafe.Pointer(&b.scratch.scores[keyLanes+p.first-b.start])
-		if pair != nil && next < end && next == p.first+keyLanes {
-			if q := b.keys(next); q.address != nil && q.first == next {
-				call.panel = uintptr(q.address) - uintptr(p.address)
-				pair(call)
-				position = q.after
-				continue
-			}
+		if pair != nil && len(panels) > 1 && panels[1].first == p.first+keyLanes &&
+			panels[1].first < b.start+to {
+			call.panel = uintptr(panels[1].address) - uintptr(p.address)
+			pair(call)
+			panels = panels[2:]
+			continue
 		}
 		one(call)
-		position = next
+		panels = panels[1:]
 	}
-}
-
-// keyPanel is keyLanes keys side by side; address is nil where their page is gone.
-type keyPanel struct {
-	address unsafe.Pointer
-	first   int // position of the first of them
-	after   int // first position that has another panel
-}
-
-// keys finds the panel with the key of a position.
-func (b *block) keys(position int) keyPanel {
-	kv := b.job.kv
-	size := kv.shape.PageSize
-	index, slot := position/size, position%size
-	if b.task.pages[index] < 0 {
-		return keyPanel{after: (index + 1) * size}
-	}
-	slot -= slot % keyLanes
-	page := kv.page(b.job.args.Layer, int(b.task.pages[index]), b.task.head)
-	first := index*size + slot
-	return keyPanel{kv.keyPanel(page, slot), first, first + min(keyLanes, size-slot)}
 }
 
 // softmax hides what line i does not see and folds the block into the line's state.
@@ -269,34 +278,49 @@ func (b *block) softmax(i int) {
 
 // values adds the weighted values of columns [from, to) to the outputs of a few lines of the tile.
 func (b *block) values(line, lines, from, to int) {
-	j, t, s, kv := b.job, b.task, b.scratch, b.job.kv
-	size, padded, dtype := kv.shape.PageSize, kv.padded, kv.shape.DType
+	if from >= to {
+		return
+	}
+	s, kv, micro := b.scratch, b.job.kv, b.job.d.micro
+	dtype, row := kv.shape.DType, uintptr(kv.padded)*4
+	stretches := b.findValues(from, to)
 	call := &s.call
 	*call = tile{
-		lda: scoreStride * 4, ldb: uintptr(padded * kv.size), panel: uintptr(panelRows * kv.size),
-		ldc: uintptr(padded) * 4, ldi: uintptr(padded) * 4,
+		a: address(s.scores[:], line*scoreStride+keyLanes+from), lda: scoreStride * 4,
+		ldb: uintptr(kv.padded * kv.size), panel: uintptr(panelRows * kv.size),
+		c: address(s.output, (b.line+line)*kv.padded), ldc: row, ldi: row,
 	}
-	for column := from; column < to; column += call.k {
-		index, slot := (b.start+column)/size, (b.start+column)%size
-		page := kv.page(j.args.Layer, int(t.pages[index]), t.head)
-		call.k = min(to-column, size-slot)
-		call.a = address(s.scores[:], line*scoreStride+keyLanes+column)
-		row := kv.valueRow(page, slot)
-		for d := 0; d < padded; {
-			call.b = unsafe.Add(row, d*kv.size)
-			call.c = address(s.output, (b.line+line)*padded+d)
-			call.init = call.c
-			switch micro := j.d.micro; {
-			case lines == 1 && d+widePanels*panelRows <= padded:
-				micro.wide[dtype](call)
-				d += widePanels * panelRows
-			case micro.pairs[dtype][lines] != nil && d+pairPanels*panelRows <= padded:
-				micro.pairs[dtype][lines](call)
-				d += pairPanels * panelRows
-			default:
-				micro.tiles[dtype][lines](call)
-				d += panelRows
-			}
+	for d := 0; d < kv.padded; {
+		kernel, columns := micro.tiles[dtype][lines], panelRows
+		switch {
+		case lines == 1 && d+widePanels*panelRows <= kv.padded:
+			kernel, columns = micro.wide[dtype], widePanels*panelRows
+		case micro.pairs[dtype][lines] != nil && d+pairPanels*panelRows <= kv.padded:
+			kernel, columns = micro.pairs[dtype][lines], pairPanels*panelRows
+		}
+		call.b, call.k = stretches[0].b, stretches[0].k
+		call.rest, call.next = len(stretches)-1, &s.stretches[1]
+		call.init = call.c
+		kernel(call)
+		if d += columns; d == kv.padded {
+			return
+		}
+		call.c = unsafe.Add(call.c, columns*4)
+		for i := range stretches {
+			stretches[i].b = unsafe.Add(stretches[i].b, columns*kv.size)
 		}
 	}
+}
+
+// findValues lists where the values of columns [from, to) lie: those of a page in one stretch.
+func (b *block) findValues(from, to int) []stretch {
+	kv, found := b.job.kv, b.scratch.stretches[:0]
+	size := kv.shape.PageSize
+	for column := from; column < to; {
+		index, slot := (b.start+column)/size, (b.start+column)%size
+		page := kv.page(b.job.args.Layer, int(b.task.pages[index]), b.task.head)
+		k := min(to-column, size-slot)
+		found, column = append(found, stretch{kv.valueRow(page, slot), k}), column+k
+	}
+	return found
 }

@@ -125,9 +125,11 @@ type scratch struct {
 	squares   [normLanes]float64
 
 	// Attention: scores of the lines of one tile, and state of all lines of a task.
-	scores [tileRows * scoreStride]float32
-	lines  [attentionLines]softLine
-	output []float32 // [attentionLines][padded head]
+	scores    [tileRows * scoreStride]float32
+	lines     [attentionLines]softLine
+	panels    [attentionBlock + 1]keyPanel // of one block of positions
+	stretches [attentionBlock + 1]stretch  // of one call
+	output    []float32                    // [attentionLines][padded head]
 
 	stored [maxStored]uint16 // a key on its way to its page
 
@@ -148,6 +150,8 @@ func newScratch() *scratch {
 // the garbage collector must not find them then.
 func (s *scratch) forget() {
 	s.call = tile{}
+	clear(s.panels[:])
+	clear(s.stretches[:])
 	s.unpack, s.widen, s.tile = unpackCall{}, floatCall{}, quantTile{}
 }
 

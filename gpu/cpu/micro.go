@@ -32,6 +32,14 @@ type tile struct {
 	ldc   uintptr
 	init  unsafe.Pointer // float32: c itself to accumulate, a bias with ldi 0, or zeros
 	ldi   uintptr
+	rest  int      // how many stretches of b follow the first
+	next  *stretch // the first of those; kernels count both down and up
+}
+
+// stretch is the next k steps of b, where they do not follow the ones before in memory.
+type stretch struct {
+	b unsafe.Pointer
+	k int
 }
 
 // tileKernel computes a tile of as many rows and panels as it was made for.
@@ -77,15 +85,14 @@ func goMicro() *micro {
 	for dtype := range m.tiles {
 		widen := wideners[dtype]
 		for rows := 1; rows <= m.tall; rows++ {
-			m.tiles[dtype][rows] = func(t *tile) { tileGo(t, rows, widen) }
+			m.tiles[dtype][rows] = func(t *tile) { tileGo(t, rows, 0, widen) }
 		}
 		m.wide[dtype] = func(t *tile) {
 			for p := range uintptr(widePanels) {
 				one := *t
-				one.b = unsafe.Add(t.b, p*t.panel)
 				one.c = unsafe.Add(t.c, p*panelRows*4)
 				one.init = unsafe.Add(t.init, p*panelRows*4)
-				tileGo(&one, 1, widen)
+				tileGo(&one, 1, p*t.panel, widen)
 			}
 		}
 	}
@@ -101,8 +108,8 @@ func (t *tileTable) complete(tall int) {
 			}
 			upper, lower := t[dtype][rows-1], t[dtype][1]
 			t[dtype][rows] = func(call *tile) {
-				upper(call)
 				rest, above := *call, uintptr(rows-1)
+				upper(call)
 				rest.a = unsafe.Add(call.a, above*call.lda)
 				rest.c = unsafe.Add(call.c, above*call.ldc)
 				rest.init = unsafe.Add(call.init, above*call.ldi)
@@ -139,17 +146,37 @@ func widenBF16(b unsafe.Pointer) (w lanes) {
 	return w
 }
 
-// tileGo is the tile kernel in plain Go. The loop is fma32 written out, because a call an FMA would
-// take longer than the FMA.
-func tileGo(t *tile, rows int, widen func(unsafe.Pointer) lanes) {
+// tileGo is the tile kernel in plain Go, for the panel that lies so many bytes behind the first.
+func tileGo(t *tile, rows int, shift uintptr, widen func(unsafe.Pointer) lanes) {
 	var sums [tileRows][panelRows]float32
 	for r := range rows {
 		sums[r] = *(*[panelRows]float32)(unsafe.Add(t.init, uintptr(r)*t.ldi))
 	}
-	for k := range t.k {
-		w := widen(unsafe.Add(t.b, uintptr(k)*t.ldb))
-		for r := range rows {
-			x := float64(*(*float32)(unsafe.Add(t.a, uintptr(r)*t.lda+uintptr(k)*4)))
+	part := tilePart{t: t, rows: rows, widen: widen}
+	part.add(&sums, stretch{unsafe.Add(t.b, shift), t.k})
+	for _, s := range unsafe.Slice(t.next, t.rest) {
+		part.add(&sums, stretch{unsafe.Add(s.b, shift), s.k})
+	}
+	for r := range rows {
+		*(*[panelRows]float32)(unsafe.Add(t.c, uintptr(r)*t.ldc)) = sums[r]
+	}
+}
+
+// tilePart is a tile on its way through the stretches of b.
+type tilePart struct {
+	t     *tile
+	rows  int
+	at    uintptr // of the next step in a row of a
+	widen func(unsafe.Pointer) lanes
+}
+
+// add goes through one stretch. The loop is fma32 written out, because a call an FMA would take
+// longer than the FMA.
+func (p *tilePart) add(sums *[tileRows][panelRows]float32, s stretch) {
+	for k := range s.k {
+		w := p.widen(unsafe.Add(s.b, uintptr(k)*p.t.ldb))
+		for r := range p.rows {
+			x := float64(*(*float32)(unsafe.Add(p.t.a, uintptr(r)*p.t.lda+p.at+uintptr(k)*4)))
 			row := &sums[r]
 			for j := range row {
 				s := x*w[j] + float64(row[j])
@@ -161,7 +188,5 @@ func tileGo(t *tile, rows int, widen func(unsafe.Pointer) lanes) {
 			}
 		}
 	}
-	for r := range rows {
-		*(*[panelRows]float32)(unsafe.Add(t.c, uintptr(r)*t.ldc)) = sums[r]
-	}
+	p.at += uintptr(s.k) * 4
 }

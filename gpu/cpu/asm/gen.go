@@ -98,8 +98,22 @@ func write(name, text string) {
 const (
 	fieldK, fieldA, fieldLDA, fieldB, fieldLDB = 0, 8, 16, 24, 32
 	fieldPanel, fieldC, fieldLDC               = 40, 48, 56
-	fieldInit, fieldLDI                        = 64, 72
+	fieldInit, fieldLDI, fieldRest, fieldNext  = 64, 72, 80, 88
 )
+
+// nextStretch writes what follows a loop over CX steps of b in DI: on to the next stretch of b, or
+// out. Then moves what else depends on DI.
+func (g *generator) nextStretch(name string, then func()) {
+	g.p("DECQ %d(AX)", fieldRest)
+	g.p("JLT %s_out", name)
+	g.p("MOVQ %d(AX), DX", fieldNext)
+	g.p("MOVQ (DX), DI")
+	g.p("MOVQ 8(DX), CX")
+	g.p("ADDQ $16, %d(AX)", fieldNext)
+	then()
+	g.p("JMP %s_stretch", name)
+	g.label("%s_out", name)
+}
 
 // unroll is how many k steps one turn of a tile's loop takes.
 const unroll = 4
@@ -127,6 +141,7 @@ func (g *generator) tile(dtype string, rows int) {
 	g.p("LEAQ (R10)(R10*2), R12")
 	g.p("LEAQ (R8)(R8*2), R9")
 	g.p("ADDQ SI, R9")
+	g.label("%s_stretch", name)
 	g.loop(name, func(steps int) {
 		for at := 0; at < steps*sizes[dtype] && steps > 1; at += 64 {
 			g.p("PREFETCHT0 %d(DI)", aheadWide+at)
@@ -142,6 +157,7 @@ func (g *generator) tile(dtype string, rows int) {
 			g.p("ADDQ R10, DI")
 		}
 	})
+	g.nextStretch(name, func() {})
 	g.p("MOVQ %d(AX), DX", fieldC)
 	g.p("MOVQ %d(AX), R11", fieldLDC)
 	for r := range rows {
@@ -224,6 +240,7 @@ func (g *generator) wide(dtype string) {
 	g.p("MOVQ %d(AX), R12", fieldPanel)
 	g.p("LEAQ (R12)(R12*2), BX")
 	g.p("ADDQ DI, BX")
+	g.label("%s_stretch", name)
 	g.loop(name, func(steps int) {
 		for u := range steps {
 			if u*sizes[dtype]%64 == 0 && steps > 1 {
@@ -242,6 +259,10 @@ func (g *generator) wide(dtype string) {
 			g.p("ADDQ R10, BX")
 		}
 		g.p("ADDQ $%d, SI", 4*steps)
+	})
+	g.nextStretch(name, func() {
+		g.p("LEAQ (R12)(R12*2), BX")
+		g.p("ADDQ DI, BX")
 	})
 	g.p("MOVQ %d(AX), DX", fieldC)
 	for i := range 8 {

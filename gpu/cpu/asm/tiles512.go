@@ -42,16 +42,7 @@ func (g *generator) tile512(dtype string, rows, panels int) {
 			g.p("ADDQ DX, BX")
 		}
 	}
-	g.p("MOVQ %d(AX), DX", fieldC)
-	g.p("MOVQ %d(AX), R11", fieldLDC)
-	for r := range rows {
-		for p := range panels {
-			g.p("PREFETCHT0 %d(DX)", 64*p)
-		}
-		if r+1 < rows {
-			g.p("ADDQ R11, DX")
-		}
-	}
+	g.eachRow(rows, panels, func(i, at int) { g.p("PREFETCHT0 %d(DX)", at) })
 	g.p("MOVQ %d(AX), CX", fieldK)
 	g.p("MOVQ %d(AX), SI", fieldA)
 	g.p("MOVQ %d(AX), R8", fieldLDA)
@@ -62,6 +53,7 @@ func (g *generator) tile512(dtype string, rows, panels int) {
 		g.p("MOVQ %d(AX), BX", fieldPanel)
 		g.p("ADDQ DI, BX")
 	}
+	g.label("%s_stretch", name)
 	g.loopBy(name, 2, func(steps int) {
 		if steps > 1 {
 			for at := 0; at < steps*sizes[dtype]; at += 64 {
@@ -80,18 +72,29 @@ func (g *generator) tile512(dtype string, rows, panels int) {
 			g.p("LEAQ (%s)(R10*%d), %s", b, steps, b)
 		}
 	})
+	g.nextStretch(name, func() {
+		if panels == 2 {
+			g.p("MOVQ %d(AX), BX", fieldPanel)
+			g.p("ADDQ DI, BX")
+		}
+	})
+	g.eachRow(rows, panels, func(i, at int) { g.p("VMOVUPS Z%d, %d(DX)", i, at) })
+	g.p("VZEROUPPER")
+	g.p("RET")
+}
+
+// eachRow goes through the outputs with DX: accumulator i belongs at a byte of its row.
+func (g *generator) eachRow(rows, panels int, body func(i, at int)) {
 	g.p("MOVQ %d(AX), DX", fieldC)
 	g.p("MOVQ %d(AX), R11", fieldLDC)
 	for r := range rows {
 		for p := range panels {
-			g.p("VMOVUPS Z%d, %d(DX)", panels*r+p, 64*p)
+			body(panels*r+p, 64*p)
 		}
 		if r+1 < rows {
 			g.p("ADDQ R11, DX")
 		}
 	}
-	g.p("VZEROUPPER")
-	g.p("RET")
 }
 
 // rowBases fills those registers that rows need, from SI and the distance R8.
@@ -158,6 +161,7 @@ func (g *generator) wide512(dtype string) {
 	g.p("MOVQ %d(AX), R12", fieldPanel)
 	g.p("LEAQ (R12)(R12*2), BX")
 	g.p("ADDQ DI, BX")
+	g.label("%s_stretch", name)
 	g.loopBy(name, unroll, func(steps int) {
 		for u := range steps {
 			if u*sizes[dtype]%64 == 0 && steps > 1 {
@@ -174,6 +178,10 @@ func (g *generator) wide512(dtype string) {
 			g.p("ADDQ R10, BX")
 		}
 		g.p("ADDQ $%d, SI", 4*steps)
+	})
+	g.nextStretch(name, func() {
+		g.p("LEAQ (R12)(R12*2), BX")
+		g.p("ADDQ DI, BX")
 	})
 	g.p("MOVQ %d(AX), DX", fieldC)
 	for i := range 4 {
