@@ -1,6 +1,6 @@
 package cpu
 
-//go:generate go run asm/gen.go asm/rows.go asm/tiles512.go asm/quant.go asm/quanttiles.go asm/quantrows.go asm/quantrows256.go asm/quantise.go
+//go:generate go run ./asm
 
 import (
 	"unsafe"

@@ -1,5 +1,3 @@
-//go:build ignore
-
 // Command gen writes the AVX2 and AVX-512 inner loops: kernels_amd64.s and its Go declarations
 // kernels_amd64.go, with tables of the tile kernels. Run it with "go generate" in gpu/cpu. The
 // meaning of each kernel is the Go function of the same name in micro.go, micro_quant.go or

@@ -1,5 +1,3 @@
-//go:build ignore
-
 package main
 
 // Offsets of the fields of type quantiseCall in micro_quant.go.
