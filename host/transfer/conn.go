@@ -94,7 +94,7 @@ func (r *Receiver) flush(in *Inbound, conn net.Conn) bool {
 
 // run is the life of a transfer: wait for a place, dial, carry, tell.
 func (s *Sender) run(o *Outgoing) {
-	ticket := s.gate.enter(o.total)
+	ticket := s.gate.enter(o.waiting())
 	var by Transport
 	select {
 	case <-ticket.admitted:

@@ -30,7 +30,8 @@ type SenderOptions struct {
 	// MaxInflight bounds the transfers at once; more wait their turn inside Open. Default 32.
 	MaxInflight int
 	// MaxBuffered bounds the bytes of KV that wait for slow links. A transfer starts when all of
-	// its KV fits beside that of the others in flight, or when it is alone. Default 1 GiB.
+	// its KV (of LatePages: a few frames) fits beside that of the others in flight, or when it is
+	// alone. Default 1 GiB.
 	MaxBuffered int64
 	// Events hears what happened. It must not block, nor call the Sender.
 	Events func(Event)
@@ -311,6 +312,14 @@ func (o *Outgoing) enqueue(add func()) {
 	}
 	o.mu.Unlock()
 	o.wake()
+}
+
+// waiting is how many bytes of KV may wait in memory: those of late pages wait where they are.
+func (o *Outgoing) waiting() int64 {
+	if o.machine.late {
+		return min(o.total, framesAhead*frameBytes)
+	}
+	return o.total
 }
 
 func (o *Outgoing) wake() { signal(o.woken) }
