@@ -56,13 +56,14 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		return "", []config.Problem{wrong}
 	}
 	drafts, problem := checkDrafts(cfg, about)
+	models := append([]model.Config{about}, drafts...)
 	if problem == nil {
-		problem = checkServing(cfg, append([]model.Config{about}, drafts...), tok)
+		problem = checkServing(cfg, models, tok)
 	}
 	if problem != nil {
 		return "", []config.Problem{*problem}
 	}
-	parts := []string{at.name, modelSize(at, files), memoryWords(cfg, about), "tokenizer ok"}
+	parts := []string{at.name, modelSize(at, files), memoryWords(cfg, models), "tokenizer ok"}
 	if len(drafts) > 0 {
 		parts = append(parts, plural(len(drafts), "draft")+" ok")
 	}
@@ -93,7 +94,6 @@ func checkWeights(at place) error {
 // of the operator's own, and memory for at least one request beside the weights.
 func checkServing(cfg *config.Config, models []model.Config, tok *tokenizer.Tokenizer,
 ) *config.Problem {
-	about := models[0]
 	if _, err := chatTemplate(cfg, tok); err != nil && cfg.Model.ChatTemplate.Set {
 		wrong := cfg.At("model.chat_template")
 		wrong.Code, wrong.Message = "E414", "this chat template cannot be used"
@@ -106,17 +106,21 @@ func checkServing(cfg *config.Config, models []model.Config, tok *tokenizer.Toke
 			free = max(0, free-need.Weights-need.Scratch)
 		}
 	}
-	_, problem := planPool(cfg, requests(cfg, about, cfg.Model.MaxModelLen.Or(about.Context)),
+	_, problem := planPool(cfg, requests(cfg, models, cfg.Model.MaxModelLen.Or(models[0].Context)),
 		tokenBytes(cfg, models...)*int64(cfg.KVCache.PageSize), free)
 	return problem
 }
 
-// memoryWords says what a model will take, for people.
-func memoryWords(cfg *config.Config, about model.Config) string {
-	need, context := about.Need(modelOptions(cfg)), cfg.Model.MaxModelLen.Or(about.Context)
-	tokens := min(context, fullRequest(requests(cfg, about, context))*cfg.KVCache.PageSize)
-	return fmt.Sprintf("needs %s, and %s for a request of %d tokens",
-		size(int(need.Weights+need.Scratch)), size(tokens*int(need.Token)), context)
+// memoryWords says what the models will take, for people.
+func memoryWords(cfg *config.Config, models []model.Config) string {
+	context, bytes := cfg.Model.MaxModelLen.Or(models[0].Context), int64(0)
+	for _, m := range models {
+		need := m.Need(modelOptions(cfg))
+		bytes += need.Weights + need.Scratch
+	}
+	tokens := min(context, fullRequest(requests(cfg, models, context))*cfg.KVCache.PageSize)
+	return fmt.Sprintf("needs %s, and %s for a request of %d tokens", size(int(bytes)),
+		size(tokens*int(tokenBytes(cfg, models...))), context)
 }
 
 // modelName is what a model is called when nobody named it: its folder, or its GGUF file.

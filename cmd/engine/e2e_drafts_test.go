@@ -210,3 +210,30 @@ func TestDraftsMustFit(t *testing.T) {
 		}
 	}
 }
+
+// TestPoolsForTheWidestDraft: where the main model slides and a draft does not, pools hold a whole
+// request of the draft, and one of full length is answered.
+func TestPoolsForTheWidestDraft(t *testing.T) {
+	folder := func(name string) string {
+		return filepath.Join(sharedDir(t), "data", "models", name)
+	}
+	table := fmt.Sprintf("[model]\npath = %q\nmax_model_len = 400\n", folder("mistral-swa32"))
+	const tight = "[scheduler]\nmax_num_seqs = 1\ntoken_budget = 64\n"
+	alone := serveNode(t, "[node]\nrole = \"all\"\n"+table+tight)
+	beside := serveNode(t, "[node]\nrole = \"all\"\n"+table+fmt.Sprintf("additional = [%q]\n",
+		folder("stories-qwen3"))+tight)
+	ask := fields{"prompt": longPrompt(512)[:380], "max_tokens": 20, "temperature": 0,
+		"ignore_eos": true, "return_token_ids": true}
+	want := post(t, alone.api+"/v1/completions", ask).completion(t).Choices[0].TokenIDs
+	got := post(t, beside.api+"/v1/completions", ask).completion(t).Choices[0].TokenIDs
+	if len(want) != 20 || !slices.Equal(got, want) {
+		t.Errorf("%v, without a draft %v", got, want)
+	}
+	pages := func(n *node) float64 { return n.metric("engine_kv_page_capacity") }
+	if pages(beside) < 2*26 || pages(alone) >= 26 {
+		t.Errorf("%v pages beside a draft, %v without", pages(beside), pages(alone))
+	}
+	rest(t, alone, beside)
+	alone.stop()
+	beside.stop()
+}

@@ -41,7 +41,7 @@ func openPair(ctx context.Context, cfg *config.Config, show *loading) (*pair, er
 	if err != nil {
 		return nil, fmt.Errorf("share the model: %w", err)
 	}
-	request := fullRequest(requests(cfg, m.model.Config(), m.api.Context))
+	request := fullRequest(requests(cfg, m.about(), m.api.Context))
 	s := setup{cfg: cfg, context: m.api.Context, hidden: m.api.Hidden,
 		address: listener.Addr().String(), log: log, pages: request + 2}
 	for i, role := range []config.Role{config.RolePrefill, config.RoleDecode} {

@@ -125,10 +125,14 @@ func (i *instance) announce(s streams) error {
 	}
 	line("node", "%s · %s", i.cfg.NodeName(), i.cfg.Node.Role)
 	if i.model != nil {
-		line("model", "%s   ready in %.1f s · %s", i.model.api.Names[0], i.model.took.Seconds(),
+		name := i.model.api.Names[0]
+		if n := len(i.model.drafts); n > 0 {
+			name += " and " + plural(n, "draft")
+		}
+		line("model", "%s   ready in %.1f s · %s", name, i.model.took.Seconds(),
 			i.model.device.Name())
 		line("kv", "%s", describePool(
-			requests(i.cfg, i.model.model.Config(), i.model.api.Context),
+			requests(i.cfg, i.model.about(), i.model.api.Context),
 			i.engine.stores[0].Pages()))
 		status, _ := i.policies.Active()
 		line("policy", "%s  %s · fallback native fcfs", i.policies.observer.name(),

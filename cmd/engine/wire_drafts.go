@@ -58,6 +58,15 @@ func (l *loaded) share() (main *model.Model, drafts []*model.Model, err error) {
 	return main, drafts, nil
 }
 
+// about are the configurations of the models, the main one first.
+func (l *loaded) about() []model.Config {
+	all := []model.Config{l.model.Config()}
+	for _, draft := range l.drafts {
+		all = append(all, draft.Config())
+	}
+	return all
+}
+
 // draftOptions is how a model beside the main one is loaded: sinks are the main model's.
 func draftOptions(cfg *config.Config) model.Options {
 	o := modelOptions(cfg)
@@ -123,8 +132,9 @@ func tokenBytes(cfg *config.Config, models ...model.Config) (total int64) {
 	return total
 }
 
-// about are the configurations of the models beside the main one.
-func (s *setup) about() (all []model.Config) {
+// about are the configurations of the models, the main one first.
+func (s *setup) about() []model.Config {
+	all := []model.Config{s.model.Config()}
 	for _, draft := range s.drafts {
 		all = append(all, draft.Config())
 	}

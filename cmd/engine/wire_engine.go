@@ -51,7 +51,7 @@ type running struct {
 // start builds an engine and runs its loop.
 func (s *setup) start(ctx context.Context) (*running, error) {
 	about := s.model.Config()
-	s.prefixSize = tokenBytes(s.cfg, append(s.about(), about)...) * int64(s.cfg.KVCache.PageSize)
+	s.prefixSize = tokenBytes(s.cfg, s.about()...) * int64(s.cfg.KVCache.PageSize)
 	pages, err := s.poolPages()
 	if err != nil {
 		return nil, err
@@ -163,11 +163,11 @@ func (s *setup) schedulerOptions(pages int) scheduler.Options {
 	}
 	roles := map[config.Role]uint32{config.RolePrefill: abi.RolePrefill,
 		config.RoleDecode: abi.RoleDecode, config.RoleAll: abi.RoleAll}
-	o := requests(s.cfg, s.model.Config(), s.context)
+	o := requests(s.cfg, s.about(), s.context)
 	o.Pages, o.PrefixPages, o.Role = pages, prefix, roles[s.role]
 	o.Seed = uint64(s.cfg.Policy.Seed)
 	o.KVBytesPerToken = int(s.prefixSize) / o.PageSize
-	o.Drafts = memories(o, s.about())
+	o.Drafts = memories(o, s.about()[1:])
 	return o
 }
 
@@ -188,15 +188,17 @@ func toClass(c config.Class) engine.Class {
 	return engine.Class{Deadline: c.Deadline, TokenGap: c.ITL}
 }
 
-// requests are the options that say what requests of at most context tokens hold. Pages slide out
-// only where every layer has the same window.
-func requests(cfg *config.Config, about model.Config, context int) scheduler.Options {
+// requests are the options that say what requests of at most context tokens hold in the models, the
+// main one first. Pages slide out only where every layer has the same window.
+func requests(cfg *config.Config, models []model.Config, context int) scheduler.Options {
+	about := models[0]
 	o := scheduler.Options{
 		Limits: limits(cfg), PageSize: cfg.KVCache.PageSize, MaxModelLen: context,
 	}
 	if about.UniformWindow {
 		o.Window, o.Sinks = about.Window, about.Sinks
 	}
+	o.Drafts = memories(o, models[1:])
 	return o
 }
 

@@ -31,6 +31,13 @@ func (o *Options) main() Memory {
 	return Memory{Pages: o.Pages, PrefixPages: o.PrefixPages, Window: o.Window, Sinks: o.Sinks}
 }
 
+// of are the options with the numbers of one model.
+func (o Options) of(m Memory) Options {
+	o.Pages, o.PrefixPages, o.Window, o.Sinks = m.Pages, m.PrefixPages, m.Window, m.Sinks
+	o.Drafts = nil
+	return o
+}
+
 // check refuses what no pool can be.
 func (m *Memory) check() error {
 	switch {
@@ -77,7 +84,7 @@ type pageTable struct {
 }
 
 func newMemory(o Options, m Memory) *memory {
-	o.Pages, o.PrefixPages, o.Window, o.Sinks = m.Pages, m.PrefixPages, m.Window, m.Sinks
+	o = o.of(m)
 	pool := kvcache.NewPool(m.Pages)
 	return &memory{
 		options: o, pool: pool, quarantine: map[SequenceID][]kvcache.PageID{},

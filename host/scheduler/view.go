@@ -215,7 +215,8 @@ func (s *Scheduler) record(q *sequence) abi.Record {
 
 // needs is how many of so many pages to come a sequence needs at once.
 func (s *Scheduler) needs(q *sequence, pages int) uint32 {
-	return uint32(min(pages, s.options.Holds(q.target(), s.chunkMax(s.limits.ChunkAlign))))
+	main := &s.models[0].options
+	return uint32(min(pages, main.Holds(q.target(), s.chunkMax(s.limits.ChunkAlign))))
 }
 
 func recordState(q *sequence) uint32 {

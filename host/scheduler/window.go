@@ -30,8 +30,18 @@ func (o *Options) firstSeen(n int) int {
 }
 
 // Holds is the most pages that a request holds at once whose keys and values are so many tokens,
-// computed at most chunk at a time.
+// computed at most chunk at a time: in the model that needs most of them.
 func (o *Options) Holds(tokens, chunk int) int {
+	most := o.holds(tokens, chunk)
+	for _, m := range o.Drafts {
+		draft := o.of(m)
+		most = max(most, draft.holds(tokens, chunk))
+	}
+	return most
+}
+
+// holds is Holds of the main model.
+func (o *Options) holds(tokens, chunk int) int {
 	all := (tokens + o.PageSize - 1) / o.PageSize
 	if o.Window == 0 {
 		return all
@@ -43,10 +53,13 @@ func (o *Options) Holds(tokens, chunk int) int {
 // Least is the fewest pages that any request of so many tokens can get along with: those for the
 // shortest chunk, or, for a reservation, for what its match sees and what its end will see.
 func (o Options) Least(tokens int) int {
-	pages := o.Holds(tokens, o.ChunkAlign)
+	pages := o.holds(tokens, o.ChunkAlign)
 	if o.Window > 0 {
 		all := (tokens + o.PageSize - 1) / o.PageSize
-		pages = max(pages, min(all, 2*o.Holds(tokens, 1)))
+		pages = max(pages, min(all, 2*o.holds(tokens, 1)))
+	}
+	for _, m := range o.Drafts {
+		pages = max(pages, o.of(m).Least(tokens))
 	}
 	return pages
 }
