@@ -237,3 +237,42 @@ func TestParts(t *testing.T) {
 		t.Errorf("%d entries are kept", n)
 	}
 }
+
+// TestShippedCutter: sarathi cuts the answer of any other policy to its own budget.
+func TestShippedCutter(t *testing.T) {
+	b := newBench(t)
+	b.load("vtc", shipped(t, "vtc"))
+	b.load("sarathi", shipped(t, "sarathi"))
+	if _, err := b.Compose("vtc", "sarathi"); err != nil {
+		t.Fatal(err)
+	}
+	alone := newBench(t)
+	alone.use("vtc", shipped(t, "vtc"))
+	longer := 0
+	for i := range 200 {
+		b.mock.view.Header.DecodeTokens = 0
+		b.mock.happen()
+		out, err := b.decide(1 + i%20)
+		if err != nil || len(b.seen.faults) > 0 {
+			t.Fatalf("step %d: %v %v", i, err, b.seen.faults)
+		}
+		want, err := alone.Decide(&b.mock.view, nil)
+		if err != nil || !slices.Equal(order(out), order(want)) {
+			t.Fatalf("step %d: the order %v, alone %v (%v)", i, order(out), order(want), err)
+		}
+		sum, whole := 0, 0
+		for k, d := range out {
+			sum += int(d.Tokens)
+			whole += int(want[k].Tokens)
+		}
+		if whole > 512 {
+			longer++
+		}
+		if sum > 512+len(out) { // Its own budget, and a token for each that it does not reach.
+			t.Fatalf("step %d: %d tokens", i, sum)
+		}
+	}
+	if longer == 0 {
+		t.Error("vtc alone never exceeds the budget: this shows nothing")
+	}
+}

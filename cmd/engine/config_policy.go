@@ -18,6 +18,9 @@ func checkPolicies(ctx context.Context, cfg *config.Config) (lines []string, bad
 			lines = append(lines, name+" · shipped with this binary")
 		}
 	}
+	if problem := checkTogether(ctx, cfg); problem != nil {
+		bad = append(bad, *problem)
+	}
 	for _, p := range cfg.Policies {
 		line, problem := checkPolicy(ctx, cfg, p)
 		if problem != nil {
@@ -27,6 +30,37 @@ func checkPolicies(ctx context.Context, cfg *config.Config) (lines []string, bad
 		}
 	}
 	return lines, bad
+}
+
+// checkTogether sees whether two modules can share the work, as the file asks; each by itself is
+// checked elsewhere.
+func checkTogether(ctx context.Context, cfg *config.Config) *config.Problem {
+	names := deciding(cfg)
+	if len(names) < 2 {
+		return nil
+	}
+	slots, decisions := tableSize(cfg)
+	host, err := plugins.New(plugins.Options{Slots: slots, Decisions: decisions})
+	if err != nil {
+		return nil // The numbers are wrong, which is said elsewhere.
+	}
+	defer host.Close()
+	for _, name := range names {
+		spec, err := namedPolicy(cfg, name)
+		if err != nil {
+			return nil
+		}
+		if _, err := host.Load(ctx, spec); err != nil {
+			return nil
+		}
+	}
+	if _, err = host.Compose(names[0], names[1]); err == nil {
+		return nil
+	}
+	problem := cfg.At("policy.chunk")
+	problem.Code, problem.Label = "E406", strings.TrimPrefix(err.Error(), "plugins: ")
+	problem.Message = fmt.Sprintf("policies %q and %q cannot share the work", names[0], names[1])
+	return &problem
 }
 
 // checkPolicy checks one module: there, its pin, and what `engine policy check` says.

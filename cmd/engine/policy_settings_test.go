@@ -83,3 +83,20 @@ func TestBenchRemembers(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestPoliciesTogether: two modules that cannot share the work are told of before serving.
+func TestPoliciesTogether(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "engine.toml")
+	for chunk, code := range map[string]int{"builtin:sarathi": 0, "builtin:vtc": 78} {
+		text := "[policy]\nselect = \"builtin:fcfs\"\nchunk = \"" + chunk + "\"\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := invoke(t, "", "config", "check", "-c", file)
+		if r.code != code || code != 0 && (!strings.Contains(r.err, "error[E406]") ||
+			!strings.Contains(r.err, file+":3:9") ||
+			!strings.Contains(r.err, "builtin:vtc@1.0.0 cannot be used as chunk")) {
+			t.Errorf("%s: %v", chunk, r)
+		}
+	}
+}

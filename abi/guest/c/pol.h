@@ -695,6 +695,16 @@ static inline int pol_skip(pol_out *out, uint32_t slot, const pol_record *r) {
     return pol_add(out, slot, r, POL_ACTION_SKIP, 0, 0);
 }
 
+/* pol_preset is how many entries another module has already answered, whose chunk lengths are all that this one is
+ * asked for: out holds them, and only `tokens` of those with POL_ACTION_RUN may be changed, to 1 or more. 0: this
+ * module selects, too. */
+static inline uint32_t pol_preset(const pol_step *step, pol_out *out) {
+    uint32_t n = step->header->n_preset;
+    if (n > out->cap) n = out->cap;
+    if (n) out->len = n;
+    return n;
+}
+
 /* pol_preempt takes the pages of a running request that is not pinned; it is computed again later. Only with
  * POL_CAP_PREEMPT, and before the runs that it makes room for. */
 static inline int pol_preempt(pol_out *out, uint32_t slot, const pol_record *r, uint16_t reason) {

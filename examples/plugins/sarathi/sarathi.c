@@ -31,11 +31,25 @@ static uint32_t prefill_share(const pol_header *h, const pol_chunks *chunks) {
     return share < chunks->left ? (uint32_t)share : chunks->left;
 }
 
+/* cut sets the chunk lengths of another policy's answer, in its order. What the share does not reach gets a single
+ * token: which requests run is not this policy's to say then. */
+static int cut(const pol_step *step, pol_out *out, pol_chunks *chunks) {
+    for (uint32_t i = 0; i < out->len; i++) {
+        pol_decision *d = &out->items[i];
+        const pol_record *r = pol_at(step, d->slot);
+        if (d->action != POL_ACTION_RUN || r->state & POL_STATE_DECODING || !r->remaining_prefill) continue;
+        uint32_t tokens = pol_chunk(chunks, r->remaining_prefill);
+        d->tokens = tokens ? tokens : 1;
+    }
+    return 0;
+}
+
 static int decide(const pol_step *step, pol_out *out) {
     int code = pol_order_update(&prompts, step, begun_first);
     if (code < 0) return code;
     pol_chunks chunks = pol_chunks_of(step->header);
     chunks.left = prefill_share(step->header, &chunks);
+    if (pol_preset(step, out)) return cut(step, out, &chunks);
     for (uint32_t i = 0; i < prompts.len; i++) {
         const pol_record *r = pol_at(step, prompts.slots[i]);
         uint32_t tokens = pol_chunk(&chunks, r->remaining_prefill);
