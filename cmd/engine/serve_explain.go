@@ -65,7 +65,7 @@ func (i *instance) line(m scheduler.Moment) admin.Line {
 		Steps: m.Steps, Tokens: m.Tokens, Last: m.Last, Reason: m.Reason,
 	}
 	switch m.What {
-	case scheduler.PassedOver, scheduler.Refused, scheduler.Skipped, scheduler.Shedded:
+	case scheduler.PassedOver, scheduler.Refused, scheduler.Skipped, scheduler.WasShed:
 		l.Policy = m.Policy
 	case scheduler.Preempted:
 		if m.Why == abi.PreemptedPolicy {

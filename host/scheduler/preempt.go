@@ -44,7 +44,7 @@ func (s *Scheduler) shed(q *sequence) {
 	}
 	s.plan.Decision.Shed++
 	s.plan.Shed = append(s.plan.Shed, Shed{ID: q.id, Reason: q.reason})
-	s.turnTo(q, moment{what: Shedded, reason: q.reason})
+	s.turnTo(q, moment{what: WasShed, reason: q.reason})
 	s.finished(q, ReasonError)
 	s.end(q, prefix.Keep)
 }

@@ -47,8 +47,8 @@ const (
 	Acknowledged
 	// Doomed: somebody cancels it who has to be waited for.
 	Doomed
-	// Shedded: the policy refused it for good.
-	Shedded
+	// WasShed: the policy refused it for good.
+	WasShed
 	// Ended; Why is a Reason.
 	Ended
 )
