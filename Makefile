@@ -6,7 +6,7 @@ export CGO_ENABLED ?= 0
 CROSS = linux/arm64 darwin/arm64 windows/amd64
 
 # Packages with goroutines and locks.
-RACE = ./host/access ./host/engine ./host/transfer ./host/api ./host/admin ./host/router ./host/metrics ./host/hub \
+RACE = ./host/access ./host/engine ./host/transfer ./host/api ./host/admin ./host/router ./host/trace ./host/metrics ./host/hub \
 	./plugins ./cmd/engine
 
 FUZZTIME ?= 10s

@@ -83,11 +83,21 @@ func (s *Server) fail(x *exchange, e *openai.Error) {
 	if e.Code == openai.CodeInternal {
 		s.options.Log.Error("request failed", "id", x.id, "error", e.Message)
 	}
-	if e.Code == openai.CodeClientDisconnected {
+	if e = x.stillThere(e); e.Code == openai.CodeClientDisconnected {
 		x.w.code = openai.Lookup(e.Code).Status // Counted, never sent.
 		return
 	}
 	openai.WriteError(x.w, e)
+}
+
+// stillThere is the error for a client that is told it has gone and has not: that is a bug of ours,
+// and silence would pass for an answer.
+func (x *exchange) stillThere(e *openai.Error) *openai.Error {
+	if e.Code != openai.CodeClientDisconnected || x.r.Context().Err() != nil {
+		return e
+	}
+	return openai.Errorf(openai.CodeInternal, "", "the generation ended without a word; request %s",
+		x.id)
 }
 
 // wireError words a source's error for the client.

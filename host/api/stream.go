@@ -65,7 +65,7 @@ func (s *Server) stream(ctx context.Context, x *exchange, t *task, st streaming)
 func (s *Server) failStream(x *exchange, st *streaming, fault *openai.Error) {
 	st.cancel()
 	s.options.Watch.Rejected(string(fault.Code))
-	if fault.Code == openai.CodeClientDisconnected {
+	if fault = x.stillThere(fault); fault.Code == openai.CodeClientDisconnected {
 		x.w.code = fault.Status()
 		return
 	}

@@ -17,6 +17,7 @@ type forward struct {
 	router *Router
 	ask    generation.Request
 	out    *stream
+	reader context.Context // ends when nobody reads any more
 	id     string
 	ticket placement.Ticket
 	at     [2]string // the URLs of the ticket's instances, by placement.Role
@@ -41,7 +42,8 @@ func (f *forward) run(ctx context.Context) error {
 	var last error
 	for {
 		if finish := f.over(); finish != "" {
-			f.out.send(ctx, result{update: generation.Update{Finish: finish, Report: f.report}})
+			last := generation.Update{Finish: finish, Report: f.report}
+			f.out.send(f.reader, result{update: last})
 			return nil
 		}
 		if err := f.placeSoon(ctx, last != nil); err != nil {
@@ -227,7 +229,7 @@ func (f *forward) drive(ctx context.Context, decode string) error {
 	}
 	defer response.Body.Close()
 	f.started(begun, openai.ParseTiming(response.Header.Get(openai.HeaderTiming)))
-	err = f.relay(ctx, response.Body)
+	err = f.relay(response.Body)
 	end(err)
 	return err
 }

@@ -15,7 +15,8 @@ func (r *Router) Generate(
 ) (generation.Stream, error) {
 	ctx, cancel := context.WithCancel(reader)
 	s := &stream{updates: make(chan result, 16), cancel: cancel}
-	f := &forward{router: r, ask: ask, out: s, id: "router-" + randomHex(), accepted: time.Now()}
+	f := &forward{router: r, ask: ask, out: s, reader: reader, id: "router-" + randomHex(),
+		accepted: time.Now()}
 	go func() {
 		select {
 		case <-r.closing:

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -14,14 +13,15 @@ import (
 // relay hands on the events of the decode instance. The finish waits for the usage that follows it.
 // A stream that stops before its end is an error, whatever came before: the next attempt goes on
 // behind the tokens that were handed on.
-func (f *forward) relay(ctx context.Context, body io.Reader) error {
+func (f *forward) relay(body io.Reader) error {
 	events := openai.NewEventReader(body)
 	var finish generation.Finish
 	first := len(f.emitted) == 0
 	for {
 		data, err := events.Next()
 		if errors.Is(err, io.EOF) {
-			f.out.send(ctx, result{update: generation.Update{Finish: finish, Report: f.report}})
+			last := generation.Update{Finish: finish, Report: f.report}
+			f.out.send(f.reader, result{update: last})
 			return nil
 		}
 		if err != nil {
@@ -39,7 +39,7 @@ func (f *forward) relay(ctx context.Context, body io.Reader) error {
 		}
 		f.phases(event.Phases, first)
 		for _, choice := range event.Choices {
-			f.handOn(ctx, &choice)
+			f.handOn(&choice)
 			if choice.FinishReason != nil {
 				finish = generation.Finish(*choice.FinishReason)
 			}
@@ -54,8 +54,9 @@ type event struct {
 	Phases *openai.Phases  `json:"phases"`
 }
 
-// handOn gives the tokens of a choice to the reader, and remembers them.
-func (f *forward) handOn(ctx context.Context, choice *openai.CompletionChoice) {
+// handOn gives the tokens of a choice to the reader, and remembers them. Only the reader's own end
+// may keep them from it: what is remembered is not generated again.
+func (f *forward) handOn(choice *openai.CompletionChoice) {
 	if len(choice.TokenIDs) == 0 {
 		return
 	}
@@ -69,7 +70,7 @@ func (f *forward) handOn(ctx context.Context, choice *openai.CompletionChoice) {
 	}
 	f.router.advanced()
 	f.emitted = append(f.emitted, choice.TokenIDs...)
-	f.out.send(ctx, result{update: generation.Update{Tokens: choice.TokenIDs,
+	f.out.send(f.reader, result{update: generation.Update{Tokens: choice.TokenIDs,
 		Logprobs: ranked(choice.Logprobs), Report: f.report}})
 }
 

@@ -244,3 +244,20 @@ func TestManyLooksAreNotManyChecks(t *testing.T) {
 		t.Error(fault)
 	}
 }
+
+// TestWhatIsRememberedIsHandedOn: an instance that is given up while its events are read takes none
+// of its tokens with it. They are not generated again, so the reader must have them; and the reader
+// hears of the end, too.
+func TestWhatIsRememberedIsHandedOn(t *testing.T) {
+	d0, d1 := newInstance(t, "d0", "x"), newInstance(t, "d1", "x")
+	r := fleet(t, nil, []*fakeInstance{d0, d1})
+	r.options.ConnectTimeout = 0 // Every instance falls silent at once.
+	r.options.Retries = 10_000
+	for range 4 {
+		got, last, err := ask(t.Context(), r)
+		if err != nil || !slices.Equal(got, tokens) || last.Finish == "" {
+			t.Fatalf("tokens %v, %+v, error %v", got, last, err)
+		}
+	}
+	idle(t, r)
+}
