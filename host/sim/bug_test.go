@@ -21,7 +21,7 @@ const caughtWithin = 200
 //	wrong begin                     1   delivered, though slots were not written
 //	lost ack                        1   pages that nobody gave back
 //	missing copy                    1   a wrong token
-//	device failure ignored          7   a sequence's page does not hold its tokens
+//	device failure ignored          2   a wrong token
 //	wrong layer                     3   a wrong token
 //	draft left behind               7   a sequence's page in the draft does not hold its tokens
 //	token streamed twice           10   a token too many
