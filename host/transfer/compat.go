@@ -67,8 +67,8 @@ func differences(ours, theirs []property) []string {
 		case !ok:
 			found = append(found, fmt.Sprintf("%s: here %s, there none", p.name, show(p.value)))
 		case value != p.value:
-			found = append(found,
-				fmt.Sprintf("%s: here %s, there %s", p.name, show(p.value), show(value)))
+			found = append(found, fmt.Sprintf("%s: here %s, there %s%s",
+				p.name, show(p.value), show(value), mends[p.name]))
 		}
 	}
 	for _, p := range theirs {
@@ -78,6 +78,12 @@ func differences(ours, theirs []property) []string {
 		}
 	}
 	return found
+}
+
+// mends says which setting makes a value equal at both ends, where it is one setting.
+var mends = map[string]string{
+	"dtype":    " (set kv_cache.dtype alike)",
+	"numerics": " (set backend.activations alike)",
 }
 
 func lookUp(list []property, name string) (string, bool) {

@@ -162,6 +162,13 @@ func TestRefusedOpenings(t *testing.T) {
 				c.Rope, c.Window = "theta=500000", 64
 				o.models[0] = c.properties()
 			}},
+		{"other numbers", Incompatible, "dtype: here f32, there f16 (set kv_cache.dtype alike); " +
+			"numerics: here fma, there fma-int8 (set backend.activations alike)",
+			func(p *pair, o *opening) {
+				c := p.from.Compat
+				c.DType, c.Numerics = "f16", "fma-int8"
+				o.models[0] = c.properties()
+			}},
 		{"a value that we do not know", Incompatible, "colour: here none, there blue",
 			func(p *pair, o *opening) {
 				o.models[0] = append(o.models[0], property{"colour", "blue"})
