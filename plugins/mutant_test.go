@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -93,7 +94,15 @@ func mutate(wasm []byte, chance *rand.Rand) []byte {
 		case kin >= 0 && chance.IntN(8) > 0:
 			r := alike[kin]
 			raw[0] = r[0] + byte(chance.IntN(int(r[1]-r[0])+1))
-		case len(raw) > 1 && chance.IntN(8) > 0:
+		case len(raw) > 1 && chance.IntN(4) > 0:
+			// What another instruction of its kind has is more often valid than any number.
+			peer := list[chance.IntN(len(list))]
+			if peer.Op == in.Op && peer.End-peer.At == len(raw) {
+				copy(raw, code[peer.At:peer.End])
+			} else if chance.IntN(4) == 0 {
+				raw[1+chance.IntN(len(raw)-1)] ^= byte(1 << chance.IntN(4))
+			}
+		case len(raw) > 1 && chance.IntN(4) > 0:
 			i := 1 + chance.IntN(len(raw)-1)
 			raw[i] = raw[i]&0x80 | byte(chance.IntN(0x80))
 		case chance.IntN(8) == 0:
@@ -164,11 +173,11 @@ const (
 // tally counts mutants by language, by whether instructions or bytes were changed, and by fate.
 type tally map[string]*[2][fates]int
 
-func (c tally) add(lang string, bytes int, f fate) {
+func (c tally) add(lang string, kind int, f fate) {
 	if c[lang] == nil {
 		c[lang] = new([2][fates]int)
 	}
-	c[lang][bytes][f]++
+	c[lang][kind][f]++
 }
 
 // total is how many mutants whose instructions were changed came at least so far.
@@ -202,18 +211,27 @@ type kitchen struct {
 }
 
 // mutant makes one mutant: the same number, the same mutant.
-func (k *kitchen) mutant(i int) (wasm []byte, lang string, bytes int, fuel int64) {
+func (k *kitchen) mutant(i int) (wasm []byte, lang string, kind int, fuel int64) {
 	chance := rand.New(rand.NewPCG(k.seed, uint64(i)))
 	fuel = 300_000
 	p := k.from[chance.IntN(len(k.from))]
 	if k.large != nil && i%300 == 0 {
 		p, fuel = *k.large, 60_000_000
-		return mutate(p.wasm, chance), p.lang, 0, fuel
+		return changed(p.wasm, chance), p.lang, 0, fuel
 	}
 	if chance.IntN(10) < k.perByte {
 		return scatter(p.wasm, chance), p.lang, 1, fuel
 	}
-	return mutate(p.wasm, chance), p.lang, 0, fuel
+	return changed(p.wasm, chance), p.lang, 0, fuel
+}
+
+// changed is a mutant whose instructions differ from its parent's.
+func changed(wasm []byte, chance *rand.Rand) []byte {
+	for {
+		if out := mutate(wasm, chance); !bytes.Equal(out, wasm) {
+			return out
+		}
+	}
 }
 
 // TestMutants: whatever becomes of a module, the host goes on, soon, and grows by little. By
@@ -238,9 +256,9 @@ func TestMutants(t *testing.T) {
 	var slowest time.Duration
 	begin := time.Now()
 	for i := first; i < n; i++ {
-		wasm, lang, bytes, fuel := k.mutant(i)
+		wasm, lang, kind, fuel := k.mutant(i)
 		start := time.Now()
-		counts.add(lang, bytes, live(wasm, fuel))
+		counts.add(lang, kind, live(wasm, fuel))
 		took := time.Since(start)
 		slowest = max(slowest, took)
 		if took > largeTime || took > mutantTime && lang != "go" {
