@@ -206,7 +206,8 @@ func (m *memory) checkPages(q *sequence, t *pageTable) error {
 			gone++
 		}
 		out := k >= from && k < to
-		if reserved := q.kind == PrepareReceive; !reserved && out != (page == kvcache.None) {
+		fixed := q.kind == PrepareReceive || q.state == Finished // Nobody computes more of it.
+		if !fixed && out != (page == kvcache.None) {
 			return fmt.Errorf("%d positions computed and page %d at %d", q.computed, page, k)
 		}
 	}

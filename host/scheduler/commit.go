@@ -2,8 +2,10 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/kvrelay/engine/host/kvcache"
 	"github.com/kvrelay/engine/host/prefix"
 )
 
@@ -65,8 +67,13 @@ func (s *Scheduler) advance(q *sequence, chunk Chunk) {
 func (s *Scheduler) Abandon(p *Plan) {
 	for _, q := range s.copied { // The copied part of the tail page never came to be.
 		s.rewind(q, q.matched)
-		if !q.sending { // Somebody may be reading what the run had got to.
+		switch {
+		case !q.sending:
 			s.keepPages(q, s.pagesFor(q.computed))
+		case s.gaps(q): // Somebody may be reading its pages, so that no others take their place.
+			p.Failed = append(p.Failed, q.id)
+			s.finished(q, ReasonError)
+			s.end(q, prefix.Drop)
 		}
 	}
 	s.releaseTails()
@@ -78,6 +85,18 @@ func (s *Scheduler) Abandon(p *Plan) {
 		s.enqueue(q)
 	}
 	s.stepDone(p, s.now)
+}
+
+// gaps reports whether a table lacks pages that are to be computed.
+func (s *Scheduler) gaps(q *sequence) bool {
+	from := q.computed / s.options.PageSize
+	for i := range s.models {
+		if pages := q.tables[i].pages; slices.Contains(pages[min(from, len(pages)):],
+			kvcache.None) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *Scheduler) releaseTails() {

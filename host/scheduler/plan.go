@@ -28,8 +28,9 @@ type Plan struct {
 	Grants []Grant
 	// Preempted lost their pages in this step and wait again.
 	Preempted []SequenceID
-	// Failed are remote sends that could never get pages: they are finished. Their pages, if any
-	// were being sent, wait for SendReleased; State says Finished then, and nothing otherwise.
+	// Failed are remote sends that could never get pages, or whose run failed and left some that
+	// are gone: they are finished. Their pages, if any were being sent, wait for SendReleased;
+	// State says Finished then, and nothing otherwise.
 	Failed []SequenceID
 	// Shed are requests that the policy refused for good: they are gone.
 	Shed []Shed

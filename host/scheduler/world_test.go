@@ -201,6 +201,12 @@ func (w *world) step() error {
 			w.client(send.ID).chunks++
 		}
 		w.s.Abandon(p)
+		for _, id := range p.Failed {
+			w.marks["failed"]++
+			if err := w.ended(w.client(id)); err != nil {
+				return err
+			}
+		}
 		for _, shed := range p.Shed {
 			if err := w.ended(w.client(shed.ID)); err != nil {
 				return err
