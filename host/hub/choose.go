@@ -42,8 +42,7 @@ func (l *listing) small(ref Ref) ([]File, error) {
 		weights = indexName
 	}
 	if _, ok := l.files[weights]; !ok {
-		return nil, fmt.Errorf("%s has no %s, the only weights that are read: %s", ref,
-			singleWeights, l.instead(ref))
+		return nil, fmt.Errorf("%s has no %s: %s", ref, singleWeights, l.instead(ref))
 	}
 	for _, name := range required() {
 		if _, ok := l.files[name]; !ok {
