@@ -1,6 +1,6 @@
 // Package gpu says what the host needs of an accelerator: memory and about a dozen kernels, each on
-// the rows of one whole batch. It owns the interfaces and the shapes; implementations live in
-// gpu/cpu and gpu/cuda, and gpu/gputest holds the suite that every one of them must pass.
+// the rows of one whole batch. It owns the interfaces and the shapes; gpu/cpu implements them, and
+// gpu/gputest holds the suite that every implementation must pass.
 //
 // What always holds, on every device:
 //

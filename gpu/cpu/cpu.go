@@ -1,6 +1,6 @@
 // Package cpu is the default device: it computes on the processor. Twin says in plain Go what
 // each kernel means; Device computes the same bits with packed weights, tiles, threads and, where
-// the processor has them, AVX2 and FMA.
+// the processor has them, AVX-512 or AVX2 and FMA.
 package cpu
 
 import (
