@@ -215,7 +215,7 @@ func (r *row) word(s string) *wrong {
 	if r.enum != nil && !slices.Contains(r.enum, s) {
 		label := "one of: " + strings.Join(r.enum, ", ")
 		if len(r.enum) == 1 {
-			label = fmt.Sprintf("the only one now is %q", r.enum[0])
+			label = fmt.Sprintf("the only value is %q", r.enum[0])
 		} else if guess := orElse(r.alias[strings.ToLower(s)], closest(s, r.enum)); guess != "" &&
 			slices.Contains(r.enum, guess) {
 			label = fmt.Sprintf("did you mean %q? (%s)", guess, label)

@@ -249,7 +249,7 @@ var servingKeys = []row{
 	{
 		table: "router", key: "strategy", at: func(c *Config) any { return &c.Router.Strategy },
 		def: `"least_loaded"`, enum: []string{"least_loaded"},
-		doc: "the only one now; ties go to the first in the file",
+		doc: "the fewest requests that wait and run; ties go to the first in the file",
 	},
 	{
 		table: "router", key: "pd_balance", at: func(c *Config) any { return &c.Router.PDBalance },
