@@ -177,11 +177,3 @@ func TestAnInstanceIsDrainedByTheOperator(t *testing.T) {
 	})
 	rest(t, d0, d1, p)
 }
-
-// cli runs a command to its end and returns what it says; it must succeed.
-func cli(t *testing.T, args ...string) string {
-	t.Helper()
-	p := launch(t, args...)
-	p.wait(0)
-	return p.out.String()
-}

@@ -69,3 +69,11 @@ func cliOf(t *testing.T, n *node, code int, args ...string) string {
 	p.wait(code)
 	return p.out.String()
 }
+
+// cli runs a command to its end and returns what it says; it must succeed.
+func cli(t *testing.T, args ...string) string {
+	t.Helper()
+	p := launch(t, args...)
+	p.wait(0)
+	return p.out.String()
+}
