@@ -70,7 +70,7 @@ func sayActive(s streams, swap plugins.Swap) {
 		kept = "queue kept, state " + swap.State
 	}
 	fmt.Fprintf(s.out, "%s active since step %d (pause %s, 0 requests dropped, %s)\n",
-		shownArrangement(swap.To), swap.Step, swap.Pause, kept)
+		shownArrangement(swap.To), swap.Step+1, swap.Pause, kept)
 }
 
 // policyList prints the modules of an instance, and what decided when.
