@@ -21,8 +21,9 @@ func tokenizeCommand() *cobra.Command {
 		Use:   "tokenize [--model PATH] [--no-special] --json-lines",
 		Short: "Text to token ids, a line each",
 		Long: `
-Reads a JSON string a line from stdin and writes {"ids":[…]} a line to stdout. The folder needs no
-more than a tokenizer.json. The text of special tokens, such as "<s>", counts as these tokens.`,
+Reads a JSON string a line from stdin and writes {"ids":[…]} a line to stdout. PATH is a folder,
+which needs no more than a tokenizer.json, or a GGUF file. The text of special tokens, such as
+"<s>", counts as these tokens.`,
 		Example: `  echo '"In the beginning"' | engine tokenize --model models/llama --json-lines`,
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

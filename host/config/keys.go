@@ -77,7 +77,8 @@ var modelKeys = []row{
 	{
 		table: "node", key: "state_dir", at: func(c *Config) any { return &c.Node.StateDir },
 		def: `"auto"`, path: true,
-		doc: "policy history, demos; auto = $XDG_STATE_HOME/engine",
+		doc: "policy history, inputs at which policies failed, demos; " +
+			"auto = $XDG_STATE_HOME/engine",
 	},
 	{
 		table: "node", key: "cache_dir", at: func(c *Config) any { return &c.Node.CacheDir },

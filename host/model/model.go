@@ -1,6 +1,6 @@
-// Package model runs a transformer over a gpu.Device: it reads a checkpoint folder, packs its
-// weights for the device, owns the memory behind the KV pages, and turns a batch.Batch into rows of
-// logits.
+// Package model runs a transformer over a gpu.Device: it reads a checkpoint folder
+// or GGUF file, packs its weights for the device, owns the memory behind the KV pages, and turns a
+// batch.Batch into rows of logits.
 //
 // A row's logits depend on its own sequence alone: never on the other items of the batch, nor on
 // where its prompt was cut, nor on how its pages came to hold their keys and values.
