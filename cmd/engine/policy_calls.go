@@ -69,7 +69,7 @@ func sayActive(s streams, swap plugins.Swap) {
 	if strings.HasPrefix(swap.State, "handed over") {
 		kept = "queue kept, state " + swap.State
 	}
-	fmt.Fprintf(s.out, "%s active since step %d (pause %s, 0 requests dropped, %s)\n",
+	fmt.Fprintf(s.out, "%s active since step %d (pause %s, %s)\n",
 		shownArrangement(swap.To), swap.Step+1, swap.Pause, kept)
 }
 

@@ -75,7 +75,7 @@ func writeTrace(ctx context.Context, addresses []string, out string, s streams) 
 	if err := os.WriteFile(out, text.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("write the timeline: %w", err)
 	}
-	fmt.Fprintf(s.out, "%s: %d events of %d instances · open it at https://ui.perfetto.dev\n", out,
-		len(all.Events), len(addresses))
+	fmt.Fprintf(s.out, "%s: %s of %s · open it at https://ui.perfetto.dev\n", out,
+		plural(len(all.Events), "event"), plural(len(addresses), "instance"))
 	return nil
 }
