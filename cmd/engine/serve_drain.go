@@ -28,7 +28,7 @@ func (i *instance) drainingFault(flag *atomic.Bool) *openai.Error {
 	}
 	fault := openai.Errorf(openai.CodeDraining, "",
 		"the instance is draining: it finishes what it has and takes nothing new")
-	fault.RetryAfter = i.cfg.Shutdown.DrainTimeout
+	fault.RetryAfter = i.shutdown.DrainTimeout
 	return fault
 }
 
@@ -89,7 +89,7 @@ func (i *instance) drainFor(ctx context.Context, most time.Duration) (left int) 
 func (i *instance) leave() {
 	hurried, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c := i.cfg.Shutdown
+	c := i.shutdown
 	begun := time.Now()
 	i.drain.leaving.Store(true)
 	i.metrics.SetReady(false)
@@ -140,7 +140,7 @@ func (i *instance) stalled() time.Duration {
 // watchProgress keeps the series and raises the alarm once each time.
 func (i *instance) watchProgress(ctx context.Context) {
 	const every = time.Second
-	tick := time.NewTicker(min(every, i.cfg.Scheduler.Stall))
+	tick := time.NewTicker(min(every, i.stall))
 	defer tick.Stop()
 	alarmed := false
 	for {
@@ -150,11 +150,11 @@ func (i *instance) watchProgress(ctx context.Context) {
 			return
 		}
 		since := i.stalled()
-		stands := since >= i.cfg.Scheduler.Stall
+		stands := since >= i.stall
 		i.metrics.SetStalled(stands)
 		if stands && !alarmed {
 			i.log.Error("work waits and nothing runs; /health/progress answers 503",
-				"since", since.Round(time.Millisecond).String(), "role", string(i.cfg.Node.Role))
+				"since", since.Round(time.Millisecond).String(), "role", i.who.Role)
 		}
 		if alarmed && !stands {
 			i.log.Info("work goes on")

@@ -40,6 +40,9 @@ type instance struct {
 	drain   draining
 	traces  traces
 	who     admin.State // the part of it that never changes
+	// What a reload leaves as it is, and other goroutines read.
+	stall    time.Duration
+	shutdown config.Shutdown
 
 	model    *loaded   // nil on a router
 	engine   *running  // nil on a router
@@ -56,7 +59,8 @@ func serveInstance(ctx context.Context, o serveOptions, s streams) error {
 	for _, note := range notes {
 		fmt.Fprint(s.err, note.String())
 	}
-	i := &instance{file: o.file, cfg: cfg, level: new(slog.LevelVar)}
+	i := &instance{file: o.file, cfg: cfg, level: new(slog.LevelVar),
+		stall: cfg.Scheduler.Stall, shutdown: cfg.Shutdown}
 	i.level.Set(logLevel(cfg))
 	i.log = slog.New(newHandler(cfg, s.err, i.level))
 	defer i.close()

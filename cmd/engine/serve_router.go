@@ -36,7 +36,7 @@ func (i *instance) openRouter(ctx context.Context) error {
 	i.router.stop = stop
 	i.front = i.server(api.Options{Model: models.get, Source: r, Ready: r.Ready,
 		Identity: func() openai.Instance {
-			return openai.Instance{Name: i.cfg.NodeName(), Role: string(config.RoleRouter)}
+			return openai.Instance{Name: i.who.Node, Role: string(config.RoleRouter)}
 		}})
 	listener, _, err := i.servers.listenInternal(i.cfg.Listen.Internal)
 	if err != nil {
