@@ -68,7 +68,8 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 	f.IntVar(&o.plan.Streams, "streams", 0, "requests at once; default 1 without --rate")
 	f.DurationVar(&o.plan.Duration, "duration", 0, "no request begins after it")
 	f.IntVar(&o.plan.Requests, "requests", 0, "most requests; default 100 without --duration")
-	f.IntVar(&o.plan.In, "in", 512, "prompt tokens of a request")
+	f.IntVar(&o.plan.In, "in", 0,
+		"prompt tokens of a request; default 512, less in a short context")
 	f.IntVar(&o.plan.Out, "out", 128, "tokens to generate")
 	f.Float64Var(&o.plan.Share, "prefix-share", 0, "part of each prompt that all share")
 	f.Float64Var(&o.plan.Cancel, "cancel", 0, "part of the requests that hang up midway")

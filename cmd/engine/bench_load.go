@@ -22,6 +22,9 @@ type benchLoad struct {
 	targets        bench.Targets
 }
 
+// defaultIn is the length of prompts where the model's context is long enough.
+const defaultIn = 512
+
 // serverRest is how long a server may take to be at rest after the load.
 const serverRest = 10 * time.Second
 
@@ -39,8 +42,8 @@ func (o *benchLoad) check() error {
 		return usageError("--rate, --streams, --duration, --requests and --warmup are not negative")
 	case p.Rate > 0 && p.Streams > 0:
 		return usageError("--rate and --streams exclude each other")
-	case p.In < 1 || p.Out < 1:
-		return usageError("--in and --out are at least 1")
+	case p.In < 0 || p.Out < 1:
+		return usageError("--in is not negative, --out at least 1")
 	case p.Share < 0 || p.Share > 1 || p.Cancel < 0 || p.Cancel > 1:
 		return usageError("--prefix-share and --cancel are between 0 and 1")
 	}
@@ -84,6 +87,12 @@ func (o *benchLoad) run(ctx context.Context, s streams) (*bench.Result, error) {
 	tokens, err := client.Discover(ctx)
 	if err != nil {
 		return nil, &failure{exitUnreachable, err}
+	}
+	if o.plan.In == 0 {
+		o.plan.In = defaultIn
+		if client.Context > 0 {
+			o.plan.In = max(1, min(defaultIn, client.Context-o.plan.Out))
+		}
 	}
 	d := &bench.Driver{Server: client, Tokens: tokens, Targets: o.targets}
 	fmt.Fprintf(s.err, "%s · model %s · tokenizer: the server's /tokenize · warm-up %s · %s\n",

@@ -81,5 +81,10 @@ func TestBenchLoad(t *testing.T) {
 	if !strings.Contains(got.err, "hung up, and the server let go of all of them") {
 		t.Error(got.err)
 	}
+	got = invoke(t, "", "bench", "--url", n.api, "--requests", "2", "--warmup", "0")
+	if got.code != 0 || !strings.Contains(got.out, "Total input tokens:"+
+		strings.Repeat(" ", 22)+"768") {
+		t.Errorf("a context of 512 leaves 384 tokens beside 128: %+v", got)
+	}
 	n.stop()
 }

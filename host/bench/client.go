@@ -24,6 +24,9 @@ type Client struct {
 	Key   string // "" sends none
 	Model string // "" until Discover
 	HTTP  *http.Client
+	// Context is how many tokens prompt and answer may have together; 0 when the server does not
+	// say. Discover sets it.
+	Context int
 }
 
 // bounds of what is read from a server.
@@ -57,6 +60,7 @@ func (c *Client) Discover(ctx context.Context) ([]int32, error) {
 		return nil, fmt.Errorf("the server's %s makes prompts of exact lengths: %w",
 			openai.PathTokenize, err)
 	}
+	c.Context = t.MaxModelLen
 	slices.Sort(t.Tokens)
 	return slices.Compact(t.Tokens), nil
 }
