@@ -204,6 +204,7 @@ func chaosBank(t *testing.T, r *rand.Rand) []chaosRequest {
 			body["max_tokens"] = 60 + r.IntN(60)
 		case 4:
 			body["stop"], body["min_tokens"] = []string{"the"}, 5
+			body["max_tokens"] = 5 + r.IntN(116)
 		}
 		q := chaosRequest{name: fmt.Sprintf("request %d (%d tokens)", i, len(prompt)), body: body}
 		var err error
