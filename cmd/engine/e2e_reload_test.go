@@ -117,6 +117,71 @@ func TestReload(t *testing.T) {
 	n.stop()
 }
 
+// TestReloadKeepsWhatItHasNoRoomFor raises the token budget above the rows that the model was
+// loaded with: that needs a restart, is said each time, and requests go on. Less can be had at
+// once, and as much as at the start again.
+func TestReloadKeepsWhatItHasNoRoomFor(t *testing.T) {
+	n := prepareNode(t, "")
+	write := func(budget, lines int) {
+		text := reloadFile(n, "builtin:fcfs", 4, 16) + fmt.Sprintf("[policy.limits]\n"+
+			"log_lines = %d\n", lines)
+		limits := fmt.Sprintf("[scheduler]\ntoken_budget = %d\n", budget)
+		n.rewrite(t, strings.Replace(text, "[scheduler]\n", limits, 1))
+	}
+	write(64, 100)
+	n.process = launch(t, "serve", "-c", n.file, "--until-eof")
+	n.awaitReady()
+	long := make([]int32, 300)
+	for i := range long {
+		long[i] = int32(5 + i%50)
+	}
+	for _, c := range []struct {
+		budget, lines int
+		line, total   string
+	}{
+		{4096, 100, "! scheduler.token_budget|64 → 4096   needs a restart", "applied 0 of 1"},
+		{4096, 200, "! scheduler.token_budget|64 → 4096   needs a restart", "applied 1 of 2"},
+		{32, 200, "~ scheduler.token_budget|64 → 32   applied", "applied 1 of 1"},
+		{65, 200, "! scheduler.token_budget|32 → 65   needs a restart", "applied 0 of 1"},
+		{64, 200, "~ scheduler.token_budget|32 → 64   applied", "applied 1 of 1"},
+	} {
+		write(c.budget, c.lines)
+		r := invoke(t, "", "reload", "--admin", n.admin)
+		for _, want := range append(strings.Split(c.line, "|"), c.total) {
+			if r.code != 0 || !strings.Contains(r.out, want) {
+				t.Errorf("budget %d: exit %d, want %q in\n%s%s", c.budget, r.code, want, r.out,
+					r.err)
+			}
+		}
+		a := post(t, n.api+"/v1/completions", fields{"prompt": long, "max_tokens": 1})
+		if a.status != http.StatusOK {
+			t.Errorf("budget %d: %d %s", c.budget, a.status, a.body)
+		}
+		long[0]++ // What the prefix cache has is not computed.
+	}
+	rest(t, n)
+	n.stop()
+}
+
+// TestReloadTellsAgain: what needs a restart is told at each reload, though its table was applied.
+func TestReloadTellsAgain(t *testing.T) {
+	n := serveReloadable(t, "builtin:fcfs", 4, 16)
+	text := reloadFile(n, "builtin:fcfs", 8, 16)
+	text = strings.Replace(text, "[scheduler]\n", "seed = 7\n[scheduler]\n"+
+		"queue_timeout = \"20s\"\nstall = \"9s\"\n", 1)
+	n.rewrite(t, text)
+	for _, total := range []string{"applied 1 of 4", "applied 0 of 3"} {
+		r := invoke(t, "", "reload", "--admin", n.admin)
+		for _, want := range []string{"! policy.seed", "! scheduler.queue_timeout",
+			"! scheduler.stall", total} {
+			if r.code != 0 || !strings.Contains(r.out, want) {
+				t.Errorf("exit %d, want %q in\n%s%s", r.code, want, r.out, r.err)
+			}
+		}
+	}
+	n.stop()
+}
+
 // TestBrokenReloadChangesNothing gives an instance files that it cannot take.
 func TestBrokenReloadChangesNothing(t *testing.T) {
 	n := serveReloadable(t, "builtin:fcfs", 4, 16)
@@ -131,10 +196,12 @@ func TestBrokenReloadChangesNothing(t *testing.T) {
 		"no such value": {instead("max_queue = 200", "max_queue = -1"), "max_queue", exitConfig},
 		"no policy":     {instead("builtin:sjf-aging", "nosuch"), "nosuch", exitConfig},
 		"no module": {instead("builtin:sjf-aging", "mine") +
-			"[policies.mine]\npath = \"none.wasm\"\n", "none.wasm", 0},
+			"[policies.mine]\npath = \"none.wasm\"\n", "E401", exitConfig},
+		"a score nobody runs": {good + "[policies.m]\nscore = \"remaining_prefil\"\n",
+			"engine.toml:13:10", exitConfig},
 		"refused module": {instead("builtin:sjf-aging", "mine") +
 			fmt.Sprintf("[policies.mine]\npath = %q\n", moduleFile(t, "trap_at_once")),
-			"mine", exitFailed},
+			"E403", exitConfig},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n.rewrite(t, broken.text)

@@ -60,7 +60,7 @@ decides which requests run next and may be swapped while streams go on.`,
 	root.AddCommand(modelsCommand(), topCommand(), metricsCommand(),
 		drainCommand(), explainCommand(), instancesCommand(), traceCommand())
 	root.AddCommand(policyCommand(), configCommand(), versionCommand(), compilePolicyCommand(),
-		tracePolicyCommand())
+		tracePolicyCommand(), checkReloadCommand())
 	dress(root)
 	return root
 }

@@ -15,8 +15,9 @@ func reloadCommand() *cobra.Command {
 		Short: "Read the file again and apply what can be applied",
 		Long: `
 Tells a running instance to read its file again. Each changed key is printed, either applied or
-with "needs a restart". Streams go on; policies change between two steps. A file with an error
-changes nothing: the errors are printed and the running configuration stays.`,
+with "needs a restart", as is a token_budget above the one that the instance started with. Streams
+go on; policies change between two steps. A file in which "engine config check" finds an error in
+anything but the model changes nothing: the errors are printed, the running configuration stays.`,
 		Example: `  engine reload
   engine reload --admin unix:/run/user/1000/engine/p0.sock`,
 		Args: takes(0),

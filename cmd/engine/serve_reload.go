@@ -36,13 +36,18 @@ func (i *instance) reload(ctx context.Context) (admin.Reloaded, error) {
 	if config.Failed(problems) {
 		var text bytes.Buffer
 		config.Report(&text, problems)
-		i.log.Error("reload refused: the file has problems", "file", i.file)
-		return admin.Reloaded{Problems: text.String(), Generation: i.reloads.generation}, nil
+		return i.refused(text.String()), nil
+	}
+	if text, err := i.recheck(ctx); err != nil {
+		return admin.Reloaded{}, err
+	} else if text != "" {
+		return i.refused(text), nil
 	}
 	if err := i.staysClosed(after); err != nil {
 		return admin.Reloaded{}, err
 	}
 	changes := config.Diff(i.cfg, after)
+	i.outgrown(changes, after)
 	// What does not load must change nothing: the policy goes first.
 	if err := i.reloadPolicy(ctx, changes, after); err != nil {
 		return admin.Reloaded{}, err
@@ -63,6 +68,12 @@ func (i *instance) reload(ctx context.Context) (admin.Reloaded, error) {
 	result.Generation = i.reloads.generation
 	i.log.Info("reloaded", "changes", len(changes), "generation", result.Generation)
 	return result, nil
+}
+
+// refused answers a reload of a file with problems.
+func (i *instance) refused(problems string) admin.Reloaded {
+	i.log.Error("reload refused: the file has problems", "file", i.file)
+	return admin.Reloaded{Problems: problems, Generation: i.reloads.generation}
 }
 
 // takes reports whether this instance applies a change while it runs.
@@ -132,16 +143,28 @@ func (i *instance) reloadPolicy(ctx context.Context, changes []config.Change,
 	if err := i.policies.resize(ctx, after); err != nil {
 		return err
 	}
-	i.policies.SetRules(policyRules(after))
 	again := changed(changes, "policy.active") || changed(changes, "policy.select") ||
 		changed(changes, "policy.chunk") || changed(changes, "policy.limits")
 	for _, name := range deciding(after) {
 		again = again || changed(changes, "policies."+name)
 	}
-	if !again {
-		return nil
+	if again || longerScore(changes, after) {
+		if err := i.policies.follow(ctx, after); err != nil {
+			return err
+		}
 	}
-	return i.policies.follow(ctx, after)
+	i.policies.SetRules(policyRules(after)) // What did not load has changed nothing.
+	return nil
+}
+
+// longerScore reports whether a score decides whose fuel is made for another length of the queue.
+func longerScore(changes []config.Change, after *config.Config) bool {
+	if !changed(changes, "scheduler.max_queue") && !changed(changes, "scheduler.max_num_seqs") {
+		return false
+	}
+	return slices.ContainsFunc(after.Policies, func(p config.PolicyModule) bool {
+		return p.Score != "" && slices.Contains(deciding(after), p.Name)
+	})
 }
 
 // reloadNumbers applies what the engine and the transfer take between two steps.
@@ -173,7 +196,10 @@ func (i *instance) keep(changes []config.Change, after *config.Config) {
 	if slices.ContainsFunc(changes, func(c config.Change) bool { return !i.takes(c) }) {
 		running := *i.cfg
 		running.Policy, running.Policies = after.Policy, after.Policies
+		running.Policy.Seed = i.cfg.Policy.Seed
 		running.Scheduler, running.Tenants = after.Scheduler, after.Tenants
+		running.Scheduler.QueueTimeout = i.cfg.Scheduler.QueueTimeout
+		running.Scheduler.Stall = i.cfg.Scheduler.Stall
 		running.Class = after.Class
 		running.Transfer.Peers = after.Transfer.Peers
 		running.Transfer.MaxRate = after.Transfer.MaxRate

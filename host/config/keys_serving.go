@@ -117,7 +117,7 @@ var servingKeys = []row{
 	},
 	{
 		table: "policy", key: "seed", at: func(c *Config) any { return &c.Policy.Seed },
-		def: `1`, reload: true, doc: "the header's seed is a hash of this and the step number",
+		def: `1`, doc: "the header's seed is a hash of this and the step number",
 	},
 	{
 		table: "policy.limits", key: "fuel",
