@@ -124,9 +124,15 @@ func (s *Scheduler) judgeEmptiness() error {
 const longestLook = 256
 
 // somethingFits reports whether the budget, the sequences and the pages allow some prompt to go on.
-// What it matched before may have to stay, so no page counts twice.
+// What it matched before may have to stay, so no page counts twice. Where decodes leave less than a
+// unit of the budget nothing does, not even a reservation, which costs none: the rule of fcfs
+// (abi/SPEC.md) names nothing then. With a unit or more it names somebody as long as anybody waits.
 func (s *Scheduler) somethingFits() bool {
-	s.turn.budget = max(s.limits.TokenBudget-s.states[Decoding], 0)
+	left := s.limits.TokenBudget - s.states[Decoding]
+	if left < s.limits.ChunkAlign {
+		return false
+	}
+	s.turn.budget = left
 	fits := false
 	for _, q := range s.held {
 		if fits {
