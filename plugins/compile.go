@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -24,29 +26,36 @@ const (
 	compileNice   = 10
 )
 
+// errCompileTime says that a compilation was stopped for its length.
+var errCompileTime = fmt.Errorf("compiling took longer than allowed (%v) and was stopped",
+	compileTime)
+
 // compiler compiles modules beside the engine: in a process that can be limited and killed, because
 // the runtime cannot be stopped inside a function and a compilation in this process makes the
 // engine's steps late.
 type compiler struct {
-	command []string // the program and its arguments, nil for this process
-	dir     string   // the cache, "" for none
+	command []string     // the program and its arguments, nil for this process
+	dir     string       // the cache, "" for none
+	log     *slog.Logger // hears of a cache that cannot be used
+	gone    *atomic.Bool // the cache could not be written: it is left alone from then on
 }
 
-// newCompiler makes the cache's folder, private to this user, and refuses one that is not.
-func newCompiler(command []string, dir string) (compiler, error) {
+// newCompiler makes the cache's folder, private to this user. A folder that cannot be made, or that
+// somebody else could write to, is not used: an engine runs without it.
+func newCompiler(command []string, dir string, log *slog.Logger) compiler {
+	c := compiler{command: command, dir: dir, log: log, gone: new(atomic.Bool)}
 	if dir == "" {
-		if command != nil {
-			return compiler{}, errors.New("plugins: Options.Compiler needs Options.CacheDir")
-		}
-		return compiler{}, nil
+		return c
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return compiler{}, fmt.Errorf("plugins: making the cache of compiled policies: %w", err)
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = private(dir)
 	}
-	if err := private(dir); err != nil {
-		return compiler{}, err
+	if err != nil {
+		log.Warn("the cache of compiled policies is not used", "folder", dir, "error", err)
+		c.dir = ""
 	}
-	return compiler{command: command, dir: dir}, nil
+	return c
 }
 
 // private refuses a folder that somebody else could write machine code into.
@@ -96,7 +105,7 @@ func (c compiler) run(ctx context.Context, metered []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("compiling took longer than allowed (%v) and was stopped", compileTime)
+		return errCompileTime
 	case ctx.Err() != nil:
 		return fmt.Errorf("compiling was stopped: %w", ctx.Err())
 	default:

@@ -25,16 +25,22 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// self is this program as the compiling one.
+func self(t *testing.T) []string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(compileEnv, "1")
+	return []string{program, "-test.run=^$"}
+}
+
 // child is a host whose modules are compiled by this program, started anew.
 func child(t *testing.T, command ...string) (*Host, string) {
 	t.Helper()
 	if command == nil {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		command = []string{self, "-test.run=^$"}
-		t.Setenv(compileEnv, "1")
+		command = self(t)
 	}
 	dir := filepath.Join(t.TempDir(), "policies")
 	h, err := New(Options{Slots: 64, Decisions: 16, CacheDir: dir, Compiler: command})
@@ -109,6 +115,7 @@ func TestCompilerIsKilled(t *testing.T) {
 	}
 }
 
+// TestPrivateCache: a folder that somebody else could write to is not used, and the host works.
 func TestPrivateCache(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no modes")
@@ -117,18 +124,93 @@ func TestPrivateCache(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Options{Slots: 1, Decisions: 1, CacheDir: dir}); err == nil {
-		t.Error("a folder that others may read was taken")
-	}
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(Options{Slots: 1, Decisions: 1, CacheDir: link}); err == nil {
-		t.Error("a link was taken")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := New(Options{Slots: 1, Decisions: 1, Compiler: []string{"x"}}); err == nil {
-		t.Error("a compiler without a cache was taken")
+	for _, folder := range []string{dir, link, file, filepath.Join(file, "below")} {
+		b := newBenchWith(t, Options{CacheDir: folder, Compiler: self(t)})
+		if strings.Count(b.log.String(), "level=WARN") != 1 {
+			t.Errorf("%s: the log says %q", folder, b.log)
+		}
+		b.use("fcfs", shipped(t, "fcfs"))
+		if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+			t.Errorf("%s was written to", folder)
+		}
+	}
+}
+
+// TestDamagedCache: whatever became of the files in the cache, the module is loaded, and the cache
+// works again afterwards.
+func TestDamagedCache(t *testing.T) {
+	wasm := shipped(t, "fcfs")
+	for name, damage := range map[string]func([]byte) []byte{
+		"empty": func([]byte) []byte { return nil },
+		"short": func(b []byte) []byte { return b[:len(b)/2] },
+		"other": func(b []byte) []byte { return append([]byte("not a header"), b[12:]...) },
+		"code":  func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+	} {
+		for _, command := range [][]string{self(t), nil} {
+			dir := filepath.Join(t.TempDir(), "policies")
+			b := newBenchWith(t, Options{CacheDir: dir, Compiler: command})
+			b.use("first", wasm)
+			for _, path := range cached(t, dir) {
+				file, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, damage(file), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.use("second", wasm)
+			if n := strings.Count(b.log.String(), "failed and is emptied"); n != 1 {
+				t.Errorf("%s: %d warnings: %s", name, n, b.log)
+			}
+			b.use("third", wasm)
+			if n := len(cached(t, dir)); n != 1 ||
+				strings.Count(b.log.String(), "level=WARN") != 1 {
+				t.Errorf("%s: %d files afterwards: %s", name, n, b.log)
+			}
+			if _, err := b.decide(1); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestCacheCannotBeWritten: the host says so once and works without it.
+func TestCacheCannotBeWritten(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "policies")
+	b := newBenchWith(t, Options{CacheDir: dir, Compiler: self(t)})
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.use("first", shipped(t, "fcfs"))
+	b.use("second", shipped(t, "fcfs"))
+	if strings.Count(b.log.String(), "level=WARN") != 1 {
+		t.Errorf("the log says %s", b.log)
+	}
+}
+
+// TestNothingCanBeWritten: without any folder the engine compiles itself.
+func TestNothingCanBeWritten(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the temporary folder has another name")
+	}
+	command := self(t)
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nowhere"))
+	b := newBenchWith(t, Options{Compiler: command})
+	b.use("fcfs", shipped(t, "fcfs"))
+	if !strings.Contains(b.log.String(), "compiled inside the engine") {
+		t.Errorf("the log says %s", b.log)
 	}
 }
 

@@ -20,15 +20,15 @@ type Options struct {
 	// Offered is the capabilities that the engine carries out; 0 means abi.CapsOffered.
 	Offered uint64
 
-	// CacheDir keeps compiled modules from run to run; it is made with mode 0700 and refused when
-	// somebody else may write to it. "" keeps none.
+	// CacheDir keeps compiled modules from run to run; it is made with mode 0700 and not used when
+	// somebody else may write to it, or when it fails. "" keeps none.
 	CacheDir string
 	// Compiler is the command, with its arguments, of a program that calls CompileMain: modules
-	// are then compiled by it, in a process that can be limited and killed, into CacheDir, which
-	// must be set. Nil compiles in this process.
+	// are then compiled by it, in a process that can be limited and killed, into CacheDir, or a
+	// temporary folder without one. Nil compiles in this process.
 	Compiler []string
 	// FaultDir is where the inputs of faults are saved, for Replay; it is made with mode 0700. ""
-	// saves none. Tracer is the command, with its arguments, of a program that calls TraceMain:
+	// saves none, and so does one that cannot be made. Tracer is the command, with its arguments, of a program that calls TraceMain:
 	// it finds the place of a trap in the module's source, for the log. Nil finds none.
 	FaultDir string
 	Tracer   []string
@@ -88,14 +88,8 @@ func New(o Options) (*Host, error) {
 	if o.Observer == nil {
 		o.Observer = silent{}
 	}
-	c, err := newCompiler(o.Compiler, o.CacheDir)
-	if err != nil {
-		return nil, err
-	}
-	saver, err := newSaver(o.FaultDir, o.Tracer, o.Log)
-	if err != nil {
-		return nil, err
-	}
+	c := newCompiler(o.Compiler, o.CacheDir, o.Log)
+	saver := newSaver(o.FaultDir, o.Tracer, o.Log)
 	return &Host{
 		log: o.Log, saver: saver, observer: o.Observer, rules: o.Rules.withDefaults(),
 		cuts: make([]abi.Decision, 0, o.Decisions),

@@ -133,17 +133,12 @@ func (g *generation) build(ctx context.Context, l *loader) *Fault {
 	g.runtimeInside = slices.ContainsFunc(g.module.Imports, func(i lint.Import) bool {
 		return i.Module == abi.ModuleWasiSnapshotPreview1
 	})
-	config := wazero.NewRuntimeConfig()
 	if l.interpreter {
-		config = wazero.NewRuntimeConfigInterpreter()
-	} else if err := l.compiler.run(ctx, metered); err != nil {
-		return g.fault(abi.FaultLoadCompile, "", "%v", err)
-	} else if g.cache, err = l.compiler.open(); err != nil {
-		return g.fault(abi.FaultLoadCompile, "", "%v", err)
-	} else if g.cache != nil {
-		config = config.WithCompilationCache(g.cache)
+		err = g.compile(ctx, wazero.NewRuntimeConfigInterpreter(), metered)
+	} else {
+		err = g.translate(ctx, l.compiler, metered)
 	}
-	if err := g.compile(ctx, config, metered); err != nil {
+	if err != nil {
 		return g.fault(abi.FaultLoadCompile, "", "%s", shorten(err.Error()))
 	}
 	if err := g.link(ctx); err != nil {

@@ -294,3 +294,34 @@ func FuzzReadInput(f *testing.F) {
 		_, _ = Replay(t.Context(), wasm, read)
 	})
 }
+
+// TestReplayAsksAfterTrap: what the module says of its trap is another call, and the place stays
+// that of the trap.
+func TestReplayAsksAfterTrap(t *testing.T) {
+	wasm := guestFile(t, "says_after_trap")
+	b, dir := saving(t)
+	b.use("says", wasm)
+	_, err := b.decide(0)
+	if f := asFault(t, err, abi.FaultTrap); !strings.HasSuffix(f.Detail, ": oops") {
+		t.Errorf("%v", f)
+	}
+	r := b.replays(b.saved(dir), wasm)
+	if !strings.HasPrefix(r.At, "byte ") || !strings.HasSuffix(r.At, "(pol_decide)") {
+		t.Errorf("at %q", r.At)
+	}
+}
+
+// TestNoFaultFolder: where no input can be saved, the host works without.
+func TestNoFaultFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newBenchWith(t, Options{FaultDir: filepath.Join(file, "faults")})
+	if !strings.Contains(b.log.String(), "level=WARN") {
+		t.Errorf("the log says %q", b.log)
+	}
+	b.use("trap", guestFile(t, "says_after_trap"))
+	_, err := b.decide(0)
+	_ = asFault(t, err, abi.FaultTrap)
+}

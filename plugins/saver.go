@@ -41,15 +41,16 @@ type saver struct {
 	idle sync.WaitGroup
 }
 
-// newSaver makes the folder, private to this user; nil without one.
-func newSaver(dir string, tracer []string, log *slog.Logger) (*saver, error) {
+// newSaver makes the folder, private to this user; nil without one, or when it cannot be made.
+func newSaver(dir string, tracer []string, log *slog.Logger) *saver {
 	if dir == "" {
-		return nil, nil
+		return nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("plugins: making the folder of saved faults: %w", err)
+		log.Warn("the inputs of policy faults are not saved", "folder", dir, "error", err)
+		return nil
 	}
-	return &saver{dir: dir, tracer: tracer, log: log}, nil
+	return &saver{dir: dir, tracer: tracer, log: log}
 }
 
 // take saves what a sandbox was shown up to its fault. The sandbox is about to be thrown away: its

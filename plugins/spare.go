@@ -93,6 +93,11 @@ func (g *generation) close() {
 	g.closed = true
 	g.mu.Unlock()
 	g.builders.Wait()
+	g.drop()
+}
+
+// drop ends the runtime.
+func (g *generation) drop() {
 	defer func() { _ = recover() }() // The runtime may fail on what a guest left.
 	ctx := context.Background()
 	if g.runtime != nil {
@@ -101,4 +106,5 @@ func (g *generation) close() {
 	if g.cache != nil {
 		_ = g.cache.Close(ctx)
 	}
+	g.runtime, g.cache, g.compiled = nil, nil, nil
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/plugins/fuel"
 )
 
 // exportDecide names the call in faults.
@@ -65,9 +67,17 @@ func (s *sandbox) lastError(class abi.FaultClass) string {
 	}
 	s.fuel.Set(lastErrorFuel)
 	saved := s.stack
+	at, traced := s.instance.ExportedGlobal(fuel.Position).(api.MutableGlobal)
+	var failure uint64
+	if traced {
+		failure = at.Get()
+	}
 	err := s.call(f)
 	result := s.stack[0]
 	s.stack = saved
+	if traced {
+		at.Set(failure) // The place that counts is that of the failure.
+	}
 	if err != nil {
 		return ""
 	}
