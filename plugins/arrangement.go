@@ -14,6 +14,7 @@ type Part string
 const (
 	PartSelect Part = "select" // which requests run, in which order
 	PartChunk  Part = "chunk"  // how long each chunk is
+	PartWhole  Part = "whole"  // both, of a Spec
 )
 
 // arrangement is which modules decide. The zero value is none: the built-in policy decides.
@@ -98,18 +99,40 @@ func (h *Host) Activate(name string) (Swap, error) {
 func (h *Host) ActivatePart(part Part, name string) (Swap, error) {
 	return h.change(Activated, func() (arrangement, error) {
 		g, err := h.find(name)
-		to := h.arrangement
-		switch part {
-		case PartSelect:
-			to.order = g
-		case PartChunk:
-			to.chunk = g
-		default:
-			err = fmt.Errorf("plugins: there is no part %q; there are %s and %s", part, PartSelect,
-				PartChunk)
+		if err != nil {
+			return arrangement{}, err
 		}
-		return to, err
+		return h.with(part, g)
 	})
+}
+
+// with is what decides now, with a module in one part.
+func (a arrangement) with(part Part, g *generation) (arrangement, error) {
+	switch part {
+	case PartSelect:
+		a.order = g
+	case PartChunk:
+		a.chunk = g
+	default:
+		return a, fmt.Errorf("plugins: there is no part %q; there are %s and %s", part, PartSelect,
+			PartChunk)
+	}
+	return a, nil
+}
+
+// could says why a module could not decide a part beside what decides now.
+func (a arrangement) could(part Part, g *generation) error {
+	if part == "" {
+		return nil
+	}
+	to, err := arrangement{order: g}, error(nil)
+	if part != PartWhole {
+		to, err = a.with(part, g)
+	}
+	if err == nil {
+		err = to.sound()
+	}
+	return err
 }
 
 // Compose makes one module decide the order and another the chunk lengths from the next step on.

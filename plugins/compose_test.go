@@ -238,6 +238,37 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestLoadFor: a module that could not decide what it is loaded for changes nothing, and the wish
+// is not a part of it when it is loaded again.
+func TestLoadFor(t *testing.T) {
+	b := newBench(t)
+	b.use("whole", shipped(t, "fcfs"))
+	b.load("mine", guestFile(t, "ones"))
+	before := b.listed()
+	selects := withFlags(t, guestFile(t, "waiting_only"), abi.DescSelects)
+	for part, wasm := range map[Part][]byte{
+		PartChunk: selects, PartWhole: selects, PartSelect: guestFile(t, "ones"),
+		"both": shipped(t, "fcfs"),
+	} {
+		if _, err := b.Load(t.Context(), Spec{Name: "mine", Wasm: wasm, For: part}); err == nil {
+			t.Errorf("%s: it was loaded", part)
+		}
+		if got := b.listed(); got != before {
+			t.Errorf("%s: %s, before %s", part, got, before)
+		}
+	}
+	spec := Spec{Name: "mine", Wasm: guestFile(t, "ones"), For: PartChunk}
+	if _, err := b.Load(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ActivatePart(PartChunk, "mine"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Resize(t.Context(), 2000, 200); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestShippedCutter: sarathi cuts the answer of any other policy to its own budget.
 func TestShippedCutter(t *testing.T) {
 	b := newBench(t)

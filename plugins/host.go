@@ -28,8 +28,9 @@ type Options struct {
 	// temporary folder without one. Nil compiles in this process.
 	Compiler []string
 	// FaultDir is where the inputs of faults are saved, for Replay; it is made with mode 0700. ""
-	// saves none, and so does one that cannot be made. Tracer is the command, with its arguments, of a program that calls TraceMain:
-	// it finds the place of a trap in the module's source, for the log. Nil finds none.
+	// saves none, and so does one that cannot be made. Tracer is the command, with its arguments,
+	// of a program that calls TraceMain: it finds the place of a trap in the module's source, for
+	// the log. Nil finds none.
 	FaultDir string
 	Tracer   []string
 }
@@ -41,6 +42,9 @@ type Spec struct {
 	Config        []byte // JSON for pol_init, opaque to the host; nil is {}
 	Limits        Limits
 	Reasons       map[uint16]string // words for the reason numbers of its decisions
+	// For is what it is to decide beside what decides now: a module that could not is not kept, and
+	// nothing has changed. "" asks for nothing.
+	For Part
 }
 
 // MaxModules is how many modules a host keeps. To load more, unload one.

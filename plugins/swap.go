@@ -19,6 +19,8 @@ func (h *Host) Load(ctx context.Context, s Spec) (Status, error) {
 
 // load is Load for whoever holds the loading lock.
 func (h *Host) load(ctx context.Context, s Spec) (Status, error) {
+	part := s.For
+	s.For = "" // What decides is another question when it is loaded again.
 	g, f := h.loader.load(ctx, s)
 	if f != nil {
 		h.log.Warn("policy refused", "policy", f.Policy, "class", string(f.Class), "call", f.Call,
@@ -27,7 +29,7 @@ func (h *Host) load(ctx context.Context, s Spec) (Status, error) {
 		h.observer.Swapped(Swap{Result: Refused, To: f.Policy})
 		return Status{}, f
 	}
-	status, err := h.keep(g)
+	status, err := h.keep(g, part)
 	if err != nil {
 		g.close()
 		return Status{}, err
@@ -87,12 +89,15 @@ func (h *Host) size(slots, decisions int) arrangement {
 	return h.arrangement
 }
 
-// keep puts a loaded module into the list.
-func (h *Host) keep(g *generation) (Status, error) {
+// keep puts a loaded module into the list, if it could decide a part.
+func (h *Host) keep(g *generation, part Part) (Status, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return Status{}, errors.New("plugins: the host is closed")
+	}
+	if err := h.could(part, g); err != nil {
+		return Status{}, err
 	}
 	h.loads++
 	g.number = h.loads

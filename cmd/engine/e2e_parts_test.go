@@ -89,6 +89,32 @@ path = "`+moduleFile(t, "ones")+`"
 	if r.code != 1 || !strings.Contains(r.err, "use it as chunk") {
 		t.Error(r)
 	}
+	list = invoke(t, "", "policy", "list", "--json", "--admin", n.admin)
+	if strings.Contains(list.out, `"name":"ones"`) || strings.Contains(list.out, `"name": "ones"`) {
+		t.Errorf("a module that was refused is listed: %v", list)
+	}
+}
+
+// TestRollbackByName: a name finds the latest of it in the history, also when it is not loaded any
+// more.
+func TestRollbackByName(t *testing.T) {
+	n := serveNode(t, "")
+	for _, step := range []struct{ args, says string }{
+		{"load " + moduleFile(t, "waiting_only") + " --activate", "waiting_only@1.0.0 active"},
+		{"load builtin:sjf-aging --activate", "builtin:sjf-aging active"},
+		{"load builtin:vtc --activate", "builtin:vtc active"},
+		{"unload waiting_only", "waiting_only unloaded"},
+		{"rollback waiting_only", "waiting_only@1.0.0 active"},
+	} {
+		args := append([]string{"policy"}, strings.Fields(step.args)...)
+		r := invoke(t, "", append(args, "--admin", n.admin)...)
+		if r.code != 0 || !strings.Contains(r.out, step.says) {
+			t.Fatalf("%s: %v, want %q", step.args, r, step.says)
+		}
+	}
+	if r := invoke(t, "", "policy", "rollback", "nosuch", "--admin", n.admin); r.code != 1 {
+		t.Error(r)
+	}
 }
 
 // TestStopAdmitting: while the policy is set aside nothing new is taken, if the operator says so.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -39,6 +40,9 @@ func (s *server) load(ctx context.Context, body []byte) (Loaded, error) {
 	if len(ask.Config) > 0 {
 		spec.Config = ask.Config
 	}
+	if ask.Activate {
+		spec.For = cmp.Or(ask.Part, plugins.PartWhole)
+	}
 	status, err := s.options.Policies.Load(ctx, spec)
 	if err != nil {
 		return Loaded{}, err
@@ -76,11 +80,18 @@ func (s *server) rollback(ctx context.Context, body []byte) (plugins.Swap, error
 	return s.activateNamed(ctx, ask.To)
 }
 
-// activateNamed activates what is loaded under a name, or loads what the instance knows by it.
+// activateNamed activates what is loaded under a name, or what was the latest of that name to
+// decide alone, or loads what the instance knows by it.
 func (s *server) activateNamed(ctx context.Context, name string) (plugins.Swap, error) {
 	swap, err := s.options.Policies.Activate(name)
 	if err == nil {
 		return swap, nil
+	}
+	for _, past := range s.options.Policies.History() {
+		alone := len(past.Digests) == 1
+		if alone && (past.Policy == name || strings.HasPrefix(past.Policy, name+"@")) {
+			return s.options.Policies.RollbackTo(ctx, past.Number)
+		}
 	}
 	spec, unknown := s.options.Named(name)
 	if unknown != nil {
