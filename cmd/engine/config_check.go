@@ -50,6 +50,7 @@ func checkRest(ctx context.Context, cfg *config.Config, found []config.Problem) 
 	_, modelProblems := checkModel(cfg)
 	more = append(more, modelProblems...)
 	more = append(more, checkCertificate(cfg)...)
+	more = append(more, checkFolders(cfg)...)
 	all := slices.Clone(found)
 	for _, p := range more {
 		known := func(q config.Problem) bool { return q.Line == p.Line }
@@ -91,7 +92,7 @@ func checkFile(ctx context.Context, w io.Writer, cfg *config.Config, notes []con
 		tick(w, "policy", line)
 	}
 	modelLine, modelProblems := checkModel(cfg)
-	problems = append(problems, modelProblems...)
+	problems = append(append(problems, modelProblems...), checkFolders(cfg)...)
 	if modelProblems == nil {
 		tick(w, "model", modelLine)
 	}

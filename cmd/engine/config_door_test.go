@@ -26,7 +26,10 @@ func TestCheckPointsAtWhatCannotServe(t *testing.T) {
 		{"a template that is none", "[model]\nchat_template = \"bad.jinja\"\n"},
 		{"a certificate that is none",
 			"[api.tls]\ncert_file = \"cert.pem\"\nkey_file = \"key.pem\"\n"},
-		{"all is well", "[auth]\nmode = \"api_keys\"\nkeys_file = \"keys.toml\"\n" +
+		{"folders that are files", "[node]\nstate_dir = \"cert.pem\"\n" +
+			"cache_dir = \"keys.toml\"\n"},
+		{"all is well", "[node]\nstate_dir = \"new/state\"\ncache_dir = \".\"\n" +
+			"[auth]\nmode = \"api_keys\"\nkeys_file = \"keys.toml\"\n" +
 			"[listen]\napi = \"0.0.0.0:1\"\n"},
 	} {
 		write("engine.toml", c.text)

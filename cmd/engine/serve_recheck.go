@@ -35,6 +35,7 @@ func checkReloadCommand() *cobra.Command {
 			}
 			_, problems := checkPolicies(cmd.Context(), cfg)
 			problems = append(problems, checkCertificate(cfg)...)
+			problems = append(problems, checkFolders(cfg)...)
 			if len(problems) == 0 {
 				return nil
 			}
