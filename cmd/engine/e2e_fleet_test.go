@@ -53,12 +53,18 @@ func TestInstancesJoinAndLeaveByCommand(t *testing.T) {
 	}
 	for _, wrong := range [][]string{
 		{"join", "decode", "d1", second.internal}, {"join", "both", "d2", second.internal},
+		{"join", "decode", "px", c.prefill.internal}, {"join", "prefill", "dx", second.internal},
+		{"join", "decode", "r", c.router.api},
 		{"join", "decode", "d 2", second.internal}, {"join", "decode", "d2", "https://x"},
 		{"leave", "nobody"}, {"drain", "d1", "--role", "prefill"},
 	} {
 		cliOf(t, c.router, 1, append([]string{"instances"}, wrong...)...)
 	}
 	cliOf(t, c.decode, 1, "instances", "list")
+	reloadSays(t, c.router, "joined again", "applied 1 of 1")
+	if out = cliOf(t, c.router, 0, "instances", "list"); !strings.Contains(out, "decode0") {
+		t.Errorf("after a reload: %s", out)
+	}
 	rest(t, c.prefill, second)
 }
 

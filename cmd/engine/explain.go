@@ -22,7 +22,8 @@ func explainCommand() *cobra.Command {
 Tells what happened to a request on one instance: how long it waited and for what, whom the policy
 chose instead and for which of its own reasons, where pages or tokens were short, when it was
 preempted, computed and sent. REQUEST is the id in the answer's X-Request-Id and in the log, or the
-"user" of the request. An instance remembers the last 512 requests that ended.`,
+"user" of the request; behind a router it is the id, because the router's calls put theirs in place
+of the user. An instance remembers the last 512 requests that ended.`,
 		Example: `  engine explain req_8f2c41aa90b1
   engine explain req_8f2c41aa90b1 --json --admin unix:/run/user/1000/engine/p0.sock`,
 		Args: takes(1, "REQUEST"),

@@ -12,8 +12,9 @@ func instancesCommand() *cobra.Command {
 		Short: "See and change which instances stand behind a router",
 		Long: `
 A router's file lists its instances. These commands change the list while it runs: who joins is
-placed on once it has answered, who leaves gets nothing new and finishes what it has. What they
-change lasts until the router ends; a reload brings back those of the file that left.`,
+placed on once it has answered that it serves that role and what the others serve, and is refused
+where it says otherwise; who leaves gets nothing new and finishes what it has. What they change
+lasts until the router ends; a reload brings back those of the file that left.`,
 		Example: `
   engine instances list
   engine instances join decode d3 http://10.0.0.7:7601

@@ -57,14 +57,10 @@ func printInstances(all admin.Instances, s streams) {
 	fmt.Fprintf(s.out, "%-16s %-8s %-9s %9s %8s %8s  %s\n", "NAME", "ROLE", "STATE", "IN FLIGHT",
 		"RUNNING", "WAITING", "URL")
 	for _, i := range all.Instances {
-		state := "up"
-		switch {
-		case !i.Up:
-			state = "down"
-		case i.Draining:
-			state = "draining"
+		fmt.Fprintf(s.out, "%-16s %-8s %-9s %9d %8d %8d  %s\n", i.Name, i.Role, i.State,
+			i.InFlight, i.Running, i.Waiting, i.URL)
+		if !i.Up && i.Problem != "" {
+			fmt.Fprintf(s.out, "%16s %s\n", "", i.Problem)
 		}
-		fmt.Fprintf(s.out, "%-16s %-8s %-9s %9d %8d %8d  %s\n", i.Name, i.Role, state, i.InFlight,
-			i.Running, i.Waiting, i.URL)
 	}
 }

@@ -23,7 +23,8 @@ func serveCommand() *cobra.Command {
 Runs one instance until it is told to stop: everything in one process, or the role that the file
 names. With --demo-pd it starts three processes on loopback, a prefill instance, a decode instance
 and a router, and writes their TOML files to a folder, so that each can also be started by hand. A
-port that is taken is replaced by the next free one; the lines show which.`,
+port that is taken is replaced by the next free one; the lines show which. The demonstration ends
+when one of the three ends.`,
 		Example: `
   engine serve                              one process, 127.0.0.1:8080, embedded model
   engine serve -c engine.toml

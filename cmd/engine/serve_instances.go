@@ -51,7 +51,8 @@ func (f *fronted) describe(ctx context.Context, s *admin.State) {
 	var wait sync.WaitGroup
 	for n, p := range places {
 		s.Instances[n] = admin.Instance{Name: p.Name, Role: p.Role.String(), Up: p.Up,
-			InFlight: p.InFlight, Draining: p.Draining, URL: p.URL}
+			InFlight: p.InFlight, Draining: p.Draining, URL: p.URL,
+			State: string(p.State), Problem: p.Problem}
 		wait.Go(func() { f.look(ctx, p.URL, &s.Instances[n]) })
 	}
 	wait.Wait()

@@ -48,6 +48,10 @@ func (i *instance) reload(ctx context.Context) (admin.Reloaded, error) {
 	}
 	changes := config.Diff(i.cfg, after)
 	i.outgrown(changes, after)
+	var absent []string
+	if i.router != nil {
+		absent = i.router.Absent()
+	}
 	// What does not load must change nothing: the policy goes first.
 	if err := i.reloadPolicy(ctx, changes, after); err != nil {
 		return admin.Reloaded{}, err
@@ -63,6 +67,7 @@ func (i *instance) reload(ctx context.Context) (admin.Reloaded, error) {
 		}
 		result.Changes = append(result.Changes, change)
 	}
+	result.Changes = append(result.Changes, i.returned(absent)...)
 	i.keep(changes, after)
 	i.reloads.generation++
 	result.Generation = i.reloads.generation
@@ -74,6 +79,21 @@ func (i *instance) reload(ctx context.Context) (admin.Reloaded, error) {
 func (i *instance) refused(problems string) admin.Reloaded {
 	i.log.Error("reload refused: the file has problems", "file", i.file)
 	return admin.Reloaded{Problems: problems, Generation: i.reloads.generation}
+}
+
+// returned lists which of the instances that had left, by role/name, the file brought back.
+func (i *instance) returned(absent []string) []admin.Change {
+	var changes []admin.Change
+	if i.router == nil {
+		return nil
+	}
+	for _, p := range i.router.Instances() {
+		if slices.Contains(absent, p.Role.String()+"/"+p.Name) {
+			changes = append(changes, admin.Change{Key: "router." + p.Role.String(),
+				Old: p.Name + " has left", New: p.Name, Applied: true, Note: "joined again"})
+		}
+	}
+	return changes
 }
 
 // takes reports whether this instance applies a change while it runs.
@@ -107,8 +127,7 @@ func (i *instance) reloadDoor(changes []config.Change, after *config.Config) err
 	if changed(changes, "auth") || changed(changes, "limits") {
 		i.gate.Replace(accessRules(after))
 	}
-	if i.router == nil || !changed(changes, "router.prefill") &&
-		!changed(changes, "router.decode") {
+	if i.router == nil { // The same lists bring back who left.
 		return nil
 	}
 	before := i.router.Instances()

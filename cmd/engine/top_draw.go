@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -137,7 +138,7 @@ func (p *picture) instances() {
 		case i.Problem != "":
 			kind, rest = lineAlarm, "  "+i.Problem
 		case !i.Up:
-			kind, rest = lineAlarm, "  down"
+			kind, rest = lineAlarm, "  "+cmp.Or(i.State, "down")
 		case i.Pages.Leaked != 0:
 			kind, rest = lineAlarm, fmt.Sprintf("  %d pages leaked", i.Pages.Leaked)
 		}

@@ -75,11 +75,14 @@ type Request struct {
 	Reason uint16 `json:"policy_reason"`
 }
 
-// Instance is one behind a router, as its /metrics say. Problem says why it told nothing.
+// Instance is one behind a router, as its /metrics say. Problem says why it told
+// nothing, or why it is not used.
 type Instance struct {
-	Name     string `json:"name"`
-	Role     string `json:"role"`
-	Up       bool   `json:"up"`
+	Name string `json:"name"`
+	Role string `json:"role"`
+	Up   bool   `json:"up"`
+	// State is up, starting (it has not answered a check yet), draining or down.
+	State    string `json:"state,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
 	URL      string `json:"url,omitempty"`
 	InFlight int    `json:"in_flight"`

@@ -103,6 +103,11 @@ func (r *Router) do(request *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("read the answer of %s: %w", request.URL, err)
 	}
 	fault := openai.DecodeError(response.StatusCode, data)
+	unknown := response.StatusCode == http.StatusNotFound ||
+		response.StatusCode == http.StatusMethodNotAllowed
+	if unknown && fault.Code == openai.CodeInternal { // Whoever it is words errors otherwise.
+		fault.Code = openai.CodeUnknownURL
+	}
 	if after, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
 		fault.RetryAfter = time.Duration(min(max(after, 0), mostRetryAfter)) * time.Second
 	}

@@ -29,6 +29,7 @@ type fakeInstance struct {
 	fail   map[string]*openai.Error // by path: the answer
 	block  map[string]bool          // by path: wait until the caller has gone
 	gone   chan string              // paths whose caller went
+	ready  *openai.Error            // what /ready answers; nil: it is
 	cut    int                      // the next stream breaks before this token; 0: does not
 	slow   chan struct{}            // remote_send waits for it
 	asked  chan struct{}            // a /live was answered while remote_send waits
@@ -40,8 +41,9 @@ var tokens = []int32{7, 8, 9}
 func newInstance(t *testing.T, name, compat string) *fakeInstance {
 	t.Helper()
 	f := &fakeInstance{
-		who: openai.Instance{Name: name, Models: []string{"fake"}, Context: 100, Compat: compat,
-			Parts: map[string]string{"page_size": compat}},
+		who: openai.Instance{Name: name, Role: "all", Models: []string{"fake"}, Context: 100,
+			Compat: compat,
+			Parts:  map[string]string{"page_size": compat}},
 		files: tinyTokenizer(t), bodies: map[string]openai.Call{},
 		fail: map[string]*openai.Error{}, block: map[string]bool{}, gone: make(chan string, 8),
 		asked: make(chan struct{}),
@@ -66,7 +68,7 @@ func tinyTokenizer(t *testing.T) fs.FS {
 func (f *fakeInstance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	f.mu.Lock()
-	blocked, slow := f.block[r.URL.Path], f.slow
+	blocked, slow, ready := f.block[r.URL.Path], f.slow, f.ready
 	f.mu.Unlock()
 	if r.Method == http.MethodGet && blocked {
 		<-r.Context().Done()
@@ -100,6 +102,8 @@ func (f *fakeInstance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	switch {
+	case r.URL.Path == "/ready" && ready != nil:
+		openai.WriteError(w, ready)
 	case r.URL.Path == "/ready":
 		fmt.Fprint(w, `{}`)
 	case r.URL.Path == openai.PathInstance:

@@ -191,7 +191,7 @@ func (f *forward) attempt(ctx context.Context) error {
 		err = errSilent
 	}
 	if err != nil && ctx.Err() == nil {
-		f.lost(ctx, placement.Decode, err)
+		err = f.lost(ctx, placement.Decode, err)
 	}
 	return err
 }
@@ -246,18 +246,20 @@ func (f *forward) giveBack(ctx context.Context, decode string) {
 }
 
 // lost takes an instance out that did not answer, until it answers a check. It is asked at once: a
-// connection that was cut says nothing about the instance.
-func (f *forward) lost(ctx context.Context, role placement.Role, err error) {
-	if !unreachable(err) {
-		return
-	}
+// connection that was cut says nothing about the instance. It returns the error, or the better one
+// that the asking brought.
+func (f *forward) lost(ctx context.Context, role placement.Role, err error) error {
 	name := f.ticket.Instance(role)
+	if !unreachable(err) {
+		return f.router.disown(ctx, placement.Instance{Role: role, Name: name}, err)
+	}
 	f.router.lose(role, name, err)
 	if errors.Is(err, errSilent) {
 		go f.router.look(context.WithoutCancel(ctx), role, name)
-		return
+		return err
 	}
 	_ = f.router.look(ctx, role, name) // What it finds is noted.
+	return err
 }
 
 // wire words an error for the API.
@@ -271,6 +273,10 @@ func (f *forward) wire(err error) error {
 	}
 	if g, ok := errors.AsType[*generation.Error](err); ok {
 		return g
+	}
+	if unusable(err) {
+		return generation.Errorf(generation.CodeTransferFailed,
+			"decode instance %s is not used after %d tokens: %v", f.decode, len(f.emitted), err)
 	}
 	return generation.Errorf(generation.CodeTransferFailed,
 		"decode instance %s was lost after %d tokens: an instance did not answer: %v",

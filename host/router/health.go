@@ -33,6 +33,7 @@ func (r *Router) Run(ctx context.Context) {
 		r.checkIdle(ctx)
 		select {
 		case <-ticker.C:
+		case <-r.changed:
 		case <-ctx.Done():
 			return
 		}
@@ -98,9 +99,13 @@ func (r *Router) look(ctx context.Context, role placement.Role, name string) err
 	if err == nil {
 		err = r.fetchJSON(ctx, url+openai.PathInstance, &who)
 	}
+	if err = stranger(err); err == nil {
+		err = serves(role, who)
+	}
 	if err == nil {
 		err = r.meet(ctx, role, name, who)
 	}
+	r.note(role, name, err)
 	if err == nil {
 		r.works(role, name, openai.FromMilliseconds(who.Stalled))
 	}
@@ -119,14 +124,17 @@ func (r *Router) look(ctx context.Context, role placement.Role, name string) err
 		r.options.Log.Warn("instance is down", "instance", name, "role", role.String(), "error",
 			err)
 	case changed:
-		r.options.Log.Info("instance is up again", "instance", name, "role", role.String())
+		r.options.Log.Info("instance is up", "instance", name, "role", role.String())
 	}
 	return err
 }
 
-// gone reports whether a check says that nobody is there, or that an instance is leaving: not only
-// that it did not answer in time.
+// gone reports whether a check says that nobody is there, that an instance is leaving, or that it
+// is not one to place on: not only that it did not answer in time.
 func gone(err error) bool {
+	if unusable(err) {
+		return true
+	}
 	if fault, ok := errors.AsType[*openai.Error](err); ok {
 		return fault.Code == openai.CodeDraining
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/placement"
 )
 
@@ -67,7 +66,7 @@ func (r *Router) Replace(prefill, decode []Endpoint) error {
 }
 
 // Join adds an instance and asks it who it is. It is placed on once it has answered; one that
-// answers that it cannot work with the others is not taken.
+// answers that it does not serve that role or cannot work with the others is not taken.
 func (r *Router) Join(ctx context.Context, role placement.Role, e Endpoint) error {
 	r.mu.Lock()
 	next := r.roster.with()
@@ -91,7 +90,7 @@ func (r *Router) Join(ctx context.Context, role placement.Role, e Endpoint) erro
 		return err
 	}
 	refused := r.look(ctx, role, e.Name)
-	if _, incompatible := refused.(*misfit); incompatible {
+	if unusable(refused) {
 		if err := r.Leave(role, e.Name); err != nil {
 			return err
 		}
@@ -144,7 +143,18 @@ func (r *Router) adopt(next *roster) error {
 	all := r.pool.Snapshot()
 	r.mu.Unlock()
 	r.options.Watch.Instances(all)
+	select {
+	case r.changed <- struct{}{}:
+	default: // Run has been told already.
+	}
 	return nil
+}
+
+// Absent lists who left although the file names it, by role/name.
+func (r *Router) Absent() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Sorted(maps.Keys(r.roster.left))
 }
 
 // locate notes where the instances of a role are, and forgets who is not among them any more. One
@@ -157,15 +167,13 @@ func (r *Router) locate(role placement.Role, list []Endpoint) {
 	for name, url := range r.urls[role] {
 		if urls[name] != url {
 			delete(r.known, instanceKey(role, name))
+			delete(r.refusals, instanceKey(role, name))
+		}
+	}
+	for name, url := range urls {
+		if r.urls[role][name] != url {
+			r.pool.Suspect(role, name) // Until it has answered.
 		}
 	}
 	r.urls[role] = urls
 }
-
-// misfit says why an instance cannot work with the others.
-type misfit struct {
-	with    openai.Instance
-	because string
-}
-
-func (m *misfit) Error() string { return "it cannot work with " + m.with.Name + ": " + m.because }

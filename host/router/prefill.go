@@ -135,7 +135,7 @@ func (f *forward) started(begun time.Time, t openai.Timing) {
 // there is one.
 func (f *forward) another(ctx context.Context, err error) (found bool) {
 	name := f.ticket.Instance(placement.Prefill)
-	f.lost(ctx, placement.Prefill, err)
+	err = f.lost(ctx, placement.Prefill, err)
 	f.router.options.Watch.Retried("prefill_" + reasonOf(err))
 	if !f.elsewhere(err) {
 		return false

@@ -25,8 +25,8 @@ func greeter(t *testing.T, compat string) (url string, asked *atomic.Int64) {
 			asked.Add(1)
 			fmt.Fprint(w, "{}")
 		case r.URL.Path == openai.PathInstance:
-			_ = json.NewEncoder(w).Encode(openai.Instance{Name: compat, Models: []string{"m"},
-				Context: 8, Compat: compat})
+			_ = json.NewEncoder(w).Encode(openai.Instance{Name: compat, Role: "all",
+				Models: []string{"m"}, Context: 8, Compat: compat})
 		case strings.HasSuffix(r.URL.Path, "/tokenizer.json"):
 			_, _ = io.WriteString(w, `{"model":{"type":"BPE","vocab":{"a":0},"merges":[]}}`)
 		default:

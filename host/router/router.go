@@ -73,6 +73,9 @@ type Router struct {
 	model  *Model
 	known  map[string]openai.Instance // by role/name, what each last said
 	asking map[string]bool            // by role/name, whom Run asks now
+	// refusals tell, by role/name, why the latest check failed of those whose did.
+	refusals map[string]error
+	changed  chan struct{} // Run is to ask the instances now
 }
 
 // New returns a router that has met no instance yet. Run makes it meet them.
@@ -84,7 +87,8 @@ func New(o Options) (*Router, error) {
 		o.Watch = deaf{}
 	}
 	r := &Router{options: o, known: map[string]openai.Instance{},
-		asking: map[string]bool{}, closing: make(chan struct{}),
+		asking: map[string]bool{}, refusals: map[string]error{},
+		changed: make(chan struct{}, 1), closing: make(chan struct{}),
 		made: time.Now(),
 		urls: map[placement.Role]map[string]string{placement.Prefill: {}, placement.Decode: {}},
 		client: &http.Client{Transport: &http.Transport{
@@ -108,10 +112,13 @@ func names(list []Endpoint) []string {
 	return names
 }
 
-// Place is where one instance is.
+// Place is where one instance is. Problem says why it is not used; "" where nothing is known
+// against it.
 type Place struct {
 	placement.Instance
-	URL string
+	URL     string
+	State   State
+	Problem string
 }
 
 // Instances lists the instances with where they are.
@@ -120,7 +127,8 @@ func (r *Router) Instances() []Place {
 	defer r.mu.Unlock()
 	var places []Place
 	for _, i := range r.pool.Snapshot() {
-		places = append(places, Place{i, r.urls[i.Role][i.Name]})
+		state, problem := r.state(i)
+		places = append(places, Place{i, r.urls[i.Role][i.Name], state, problem})
 	}
 	return places
 }
