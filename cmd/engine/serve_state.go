@@ -36,16 +36,21 @@ func (i *instance) state(ctx context.Context) admin.State {
 		Cached: pages.Evictable + pages.Pinned, Quarantine: pages.Quarantined, Total: pages.Total,
 		Leaked: now.Leaked}
 	for _, r := range now.Requests {
-		s.Requests = append(s.Requests, describeRequest(r))
+		s.Requests = append(s.Requests, i.describeRequest(r))
 	}
 	return s
 }
 
-func describeRequest(r engine.RequestState) admin.Request {
+func (i *instance) describeRequest(r engine.RequestState) admin.Request {
+	words := ""
+	if r.Reason != 0 {
+		words = i.policies.ReasonWords(r.Policy, r.Reason)
+	}
 	return admin.Request{
 		ID: r.Label, Tenant: orDefault(r.Tenant), State: r.State.String(), Prompt: r.PromptTokens,
 		Cached: r.Cached, Computed: r.Computed, Output: r.Generated, Pages: r.Pages,
 		Age: r.Age.Seconds(), Priority: r.Priority, Preempted: r.Preempted, Reason: r.Reason,
+		Words: words,
 	}
 }
 

@@ -199,7 +199,10 @@ func waitsFor(r admin.Request) string {
 	case "receiving":
 		text = "keys and values"
 	}
-	if r.Reason != 0 {
+	switch {
+	case r.Words != "":
+		text = strings.TrimPrefix(text+": "+r.Words, ": ")
+	case r.Reason != 0:
 		text = strings.TrimSpace(fmt.Sprintf("%s (policy reason %d)", text, r.Reason))
 	}
 	return text

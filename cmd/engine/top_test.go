@@ -26,6 +26,7 @@ func busyState() admin.State {
 			{ID: "req_9aa", Tenant: "acme", State: "prefilling", Prompt: 3812, Computed: 1536,
 				Age: 2.1},
 			{ID: "req_9ab", Tenant: "beta", State: "waiting", Prompt: 210, Age: 1.4, Reason: 3},
+			{ID: "req_9ac", State: "waiting", Reason: 2, Words: "too late already"},
 			{ID: "bad\x1b[31m", Tenant: "x", State: "waiting", Preempted: 2},
 		},
 	}

@@ -73,6 +73,8 @@ type Request struct {
 	Preempted int `json:"preempted"`
 	// Reason is the number that the policy gave with its last decision about it; 0 is none.
 	Reason uint16 `json:"policy_reason"`
+	// Words is what the policy.toml of that policy says of the reason; "" where it says nothing.
+	Words string `json:"policy_words,omitempty"`
 }
 
 // Instance is one behind a router, as its /metrics say. Problem says why it told

@@ -347,3 +347,21 @@ func TestLease(t *testing.T) {
 		t.Errorf("left %v", seen)
 	}
 }
+
+// TestReasonNamesItsPolicy: a reason stays with who gave it, whoever decides afterwards.
+func TestReasonNamesItsPolicy(t *testing.T) {
+	s, p := stage(t, Limits{})
+	enter(t, s, 3, 0, 8, 8)
+	p.decide = func(v *abi.View, out []abi.Decision) []abi.Decision {
+		return append(out, act(v, 3, abi.ActionSkip, 0))
+	}
+	s.Commit(s.Plan(1, StepCosts{}), nil, 1)
+	s.SetPolicy(policyFunc(nothingToDo))
+	s.Commit(s.Plan(2, StepCosts{}), nil, 2)
+	if info, _ := s.Info(3); info.Reason != 3 || info.Policy != "scripted" {
+		t.Errorf("reason %d of %q", info.Reason, info.Policy)
+	}
+	if info, _ := s.Info(4); info.Reason != 0 || info.Policy != "" {
+		t.Errorf("nobody gave a reason: %d of %q", info.Reason, info.Policy)
+	}
+}

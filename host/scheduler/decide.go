@@ -77,7 +77,7 @@ func (s *Scheduler) judged(v *abi.View, out []abi.Decision, granted uint64) erro
 	}
 	for _, d := range out {
 		q := s.table.owner[d.Slot]
-		q.reason = d.Reason
+		q.reason, q.reasoner = d.Reason, s.turn.decider
 		e := entry{q: q, tokens: int(d.Tokens), action: d.Action}
 		if d.Tokens == abi.TokensAuto {
 			e.tokens = auto

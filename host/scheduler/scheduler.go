@@ -166,8 +166,10 @@ type Info struct {
 	// LastRun is when a step last computed something of it, FirstToken when its first token was
 	// sampled; 0: not yet.
 	LastRun, FirstToken time.Duration
-	// Reason is the number that the policy gave with its last decision about it; 0: none.
+	// Reason is the number that the policy gave with its last decision about it; 0: none. Policy
+	// says who that was, "" without a reason.
 	Reason uint16
+	Policy string
 }
 
 // Info returns what is known of a sequence; ok is false when there is none.
@@ -176,13 +178,17 @@ func (s *Scheduler) Info(id SequenceID) (info Info, ok bool) {
 	if q == nil {
 		return Info{}, false
 	}
-	return Info{
+	info = Info{
 		State: q.state, Kind: q.kind, PromptTokens: q.prompt,
 		Cached: q.cached, Computed: q.computed, Generated: q.generated(),
 		Pages: q.pagesHeld(), Preempted: q.preempted,
 		LastRun: q.lastSched, FirstToken: q.firstToken,
 		Reason: q.reason,
-	}, true
+	}
+	if q.reason != 0 {
+		info.Policy = s.deciders[q.reasoner]
+	}
+	return info, true
 }
 
 // Reset forgets the prefix cache, pinned prompts included, as far as no sequence references it.

@@ -84,7 +84,8 @@ type sequence struct {
 	barredAt   uint64
 	idle       int // Steps in a row that left it out while it held pages.
 	service    uint64
-	reason     uint16 // What the policy gave with its last decision about it.
+	reason     uint16 // What the policy gave with its last decision about it, and who that was, in
+	reasoner   uint16 // Scheduler.deciders.
 	lastSched  time.Duration
 	firstToken time.Duration
 	lastToken  time.Duration
