@@ -116,11 +116,11 @@ func (s *pullScreen) Got(i int, bytes int64) {
 	}
 	tell := s.bars == nil && tenths > s.tenths
 	s.tenths = max(s.tenths, tenths)
-	s.mu.Unlock()
-	if bar != nil {
+	if bar != nil { // Within the lock: an older sum must not come last.
 		bar.SetCurrent(bytes)
 		whole.SetCurrent(sum)
 	}
+	s.mu.Unlock()
 	if tell {
 		s.log.Info("pull", "model", s.model.String(), "percent", tenths*10, "bytes", sum,
 			"of", total)
