@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // cluster is a prefill instance, a decode instance and a router, each a process of its own.
@@ -41,6 +43,14 @@ func serveRouter(t *testing.T, more string, prefill, decode []*node) *node {
 	eventually(t, patience, func() error {
 		if answer := get(t, r.api+"/ready"); answer.status != http.StatusOK {
 			return fmt.Errorf("the router is not ready: %s", answer.body)
+		}
+		return nil
+	})
+	// Requests go to those first that a check found well: which these are must not be chance.
+	_ = poll(5*time.Second, func() error {
+		if text := invoke(t, "", "instances", "list", "--admin", r.admin).out; text == "" ||
+			strings.Contains(text, "starting") {
+			return errors.New("not every instance was looked at")
 		}
 		return nil
 	})
