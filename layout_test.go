@@ -45,6 +45,7 @@ var layout = []row{
 		tests: "gpu/gputest",
 	},
 	{pkg: "gpu/cpu/asm"},
+	{pkg: "gpu/cuda/driver", imports: "gpu"},
 	{pkg: "gpu/gputest", imports: "gpu gpu/cpu", outside: "testing"},
 
 	{pkg: "host/config", outside: "github.com/BurntSushi/toml"},
