@@ -46,6 +46,7 @@ var layout = []row{
 	},
 	{pkg: "gpu/cpu/asm"},
 	{pkg: "gpu/cuda/driver", imports: "gpu"},
+	{pkg: "gpu/cuda/kernels", imports: "gpu"},
 	{pkg: "gpu/gputest", imports: "gpu gpu/cpu", outside: "testing"},
 
 	{pkg: "host/config", outside: "github.com/BurntSushi/toml"},

@@ -1,0 +1,45 @@
+package kernels
+
+import "github.com/kvrelay/engine/gpu"
+
+// Argmax: Dst[r] is the index (int32) of the largest number of row r, the lowest one among equals.
+// NaNs are never the largest; a row of nothing else gives 0.
+type Argmax struct {
+	Dst, X      Address
+	Rows, Width int
+}
+
+// Launch makes the launch for a type of activations.
+func (a Argmax) Launch(t gpu.DType) Launch {
+	l := launch(activation(argmax, t), a.Rows, 1, 512)
+	l.Shared = 2 * 32 * 4
+	l.pointers(a.Dst, a.X).ints(a.Width)
+	return l
+}
+
+// MaxTopK is the most candidates that TopK gives of a row.
+const MaxTopK = 256
+
+const (
+	topKThreads = 512
+	topKShared  = 256*4 + MaxTopK*8 + 32*4 + 4*4
+)
+
+// TopK is the sampler's prefilter: the K largest numbers of a row, sorted from the largest, lower
+// indices first among equals, and what top-p needs of the rest: Stats[r] is the row's maximum and
+// Σ exp((x - maximum)/Temperature) over the whole row. The candidates hold a top-p set when their
+// share of that sum reaches p; else the host reads the row. NaNs count as the least number.
+type TopK struct {
+	Indices, Values, Stats Address // [Rows][K] int32; [Rows][K] float32; [Rows][2] float32
+	X                      Address
+	Rows, Width, K         int // K is at most MaxTopK and Width
+	Temperature            float32
+}
+
+// Launch makes the launch for a type of activations.
+func (a TopK) Launch(t gpu.DType) Launch {
+	l := launch(activation(topK, t), a.Rows, 1, topKThreads)
+	l.Shared = topKShared
+	l.pointers(a.Indices, a.Values, a.Stats, a.X).ints(a.Width, a.K).floats(1 / a.Temperature)
+	return l
+}
