@@ -117,8 +117,9 @@ var layout = []row{
 		tests:   "host/model/embedded",
 	},
 	{
-		pkg: "host/bench", imports: "host/batch host/kvcache host/openai",
+		pkg: "host/bench", imports: "gpu host/batch host/kvcache host/openai",
 		outside: "net/http",
+		tests:   "gpu/cpu",
 	},
 	{pkg: "host/admin", imports: "plugins", outside: "net/http"},
 	{

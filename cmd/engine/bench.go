@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kvrelay/engine/host/bench"
 )
 
 func benchCommand() *cobra.Command {
@@ -20,11 +22,15 @@ and generates (tg), with the labels of llama-bench: pp512 is a prompt of 512 tok
 64 tokens of each of 8 sequences, "@ d2048" behind 2048 tokens. --peer runs llama-bench on the same
 file beside it, round by round, and prints the ratios.
 
+With --kernels, measures the device's kernels one by one, on the shapes of SmolLM2-135M, against
+what loops of nothing but such work reach on this machine: arithmetic in GFLOP/s, reading in GB/s.
+
 With --url, sends requests to a server that speaks OpenAI's API: at --rate a second (Poisson) or
 --streams at once. Prompts are token ids that the server's /tokenize gives. The table is that of
 vLLM's own benchmark.`,
 		Example: `  engine bench --model model.gguf -p 512,2048 -n 64 --batch 1,8
   engine bench --model model.gguf --peer llama.cpp/build/bin/llama-bench
+  engine bench --kernels --dtype f16,q8_0 --rows 1,16,512 --threads 2
   engine bench --url http://127.0.0.1:8080 --streams 16 --requests 200 --in 512 --out 128
   engine bench --url http://127.0.0.1:8080 --rate 2 --duration 60s --slo ttft=2s,tpot=80ms
   engine bench compare before.json after.json --least 0.97`,
@@ -34,7 +40,8 @@ vLLM's own benchmark.`,
 			return o.run(cmd.Context(), s)
 		},
 		Annotations: map[string]string{exits: "1 2 69", usages: "engine bench [--model PATH]\n" +
-			"engine bench --url URL\nengine bench compare BEFORE.json AFTER.json"},
+			"engine bench --kernels\nengine bench --url URL\n" +
+			"engine bench compare BEFORE.json AFTER.json"},
 	}
 	o.flags(cmd)
 	cmd.AddCommand(benchCompareCommand())
@@ -44,6 +51,7 @@ vLLM's own benchmark.`,
 // benchOptions is what `engine bench` was asked for.
 type benchOptions struct {
 	benchModel
+	benchKernels
 	benchLoad
 	json, page string
 }
@@ -58,9 +66,14 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "tokens that are there before")
 	f.IntVar(&o.repeat, "repeat", 5, "rounds")
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads; default: as the engine takes")
-	f.StringVar(&o.isa, "isa", "auto", "instructions: auto, avx512, avx2, plain")
+	f.StringVar(&o.isa, "isa", "auto",
+		"instructions: auto, avx512, avx2, plain; several for --kernels")
 	f.StringVar(&o.activations, "activations", "int8", "for quantised weights: int8, f32")
 	f.StringVar(&o.peer, "peer", "", "`PATH` of llama-bench, for the same file in every round")
+	f.BoolVar(&o.kernels, "kernels", false, "measure the kernels of the device")
+	f.StringSliceVar(&o.dtypes, "dtype", nil, "`TYPES` of weights for --kernels; default: all")
+	f.IntSliceVar(&o.rows, "rows", []int{1, 2, 4, 8, 16, 32, 64, 128, 512},
+		"rows of a batch for --kernels")
 	f.StringVar(&o.url, "url", "", "`URL` of a server to load")
 	f.StringVar(&o.key, "key", "", "API `KEY`; default: $OPENAI_API_KEY")
 	f.StringVar(&o.name, "served-model", "", "`NAME` of the model; default: the first listed")
@@ -85,7 +98,12 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 // run measures and saves.
 func (o *benchOptions) run(ctx context.Context, s streams) error {
 	measure := o.benchModel.run
-	if o.url != "" {
+	switch {
+	case o.kernels:
+		measure = func(ctx context.Context, s streams) (*bench.Result, error) {
+			return o.benchKernels.run(ctx, s, &o.benchModel)
+		}
+	case o.url != "":
 		measure = o.benchLoad.run
 	}
 	result, err := measure(ctx, s)

@@ -75,11 +75,7 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	isa := cpu.ISA(o.isa)
-	if o.isa == "auto" {
-		isa = cpu.Auto
-	}
-	device, err := cpu.Open(cpu.Options{Threads: o.threads, ISA: isa,
+	device, err := cpu.Open(cpu.Options{Threads: o.threads, ISA: isaOf(o.isa),
 		FloatActivations: o.activations == "f32"})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kvrelay/engine/host/bench"
 )
 
 // TestBenchModel measures the embedded model a little, saves the result and compares it.
@@ -43,6 +45,57 @@ func TestBenchModel(t *testing.T) {
 	}
 }
 
+// TestBenchKernels measures a type of weights on one row, and finds each limit beside it.
+func TestBenchKernels(t *testing.T) {
+	folder := t.TempDir()
+	result, page := filepath.Join(folder, "a.json"), filepath.Join(folder, "a.html")
+	o := &benchOptions{json: result, page: page, benchModel: benchModel{repeat: 1, threads: 2,
+		isa: "auto", activations: "int8"}, benchKernels: benchKernels{kernels: true, far: 1 << 20,
+		dtypes: []string{"Q4_0"}, rows: []int{1}}}
+	var out, log strings.Builder
+	if err := o.run(t.Context(), streams{nil, &out, &log}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"threads: at most ", " matmul q4_0 3072x576, 1 rows",
+		" attention f16 decode x16 @ d2048", " norm 576, 1 rows"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	saved, err := bench.Read(result)
+	if err != nil || saved.Kind != "kernels" || len(saved.Rows) != 4+5*2+7*2+3 {
+		t.Fatalf("%v: %+v", err, saved)
+	}
+	for _, row := range saved.Rows {
+		if !(row.Value > 0) || !(row.Share > 0) {
+			t.Errorf("%+v", row)
+		}
+	}
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "of limit") {
+		t.Error("the page:", err)
+	}
+}
+
+func TestFarBytes(t *testing.T) {
+	root := t.TempDir()
+	if got := farBytes(root); got != leastFar {
+		t.Errorf("a system that tells nothing: %d", got)
+	}
+	for name, text := range map[string]string{"index0": "32K", "index3": "98304K", "index2": "x"} {
+		folder := filepath.Join(root, "sys/devices/system/cpu/cpu0/cache", name)
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		err := os.WriteFile(filepath.Join(folder, "size"), []byte(text+"\n"), 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := farBytes(root); got != 2*96<<20 {
+		t.Errorf("a cache of 96 MiB: %d", got)
+	}
+}
+
 func TestBenchRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"nothing to measure":        {"-p", "0", "-n", "0"},
@@ -50,6 +103,8 @@ func TestBenchRefuses(t *testing.T) {
 		"--repeat 0":                {"--repeat", "0"},
 		"int8 or f32":               {"--activations", "int4"},
 		"--peer needs --model":      {"--peer", "llama-bench"},
+		"no such type of weights":   {"--kernels", "--dtype", "q9"},
+		"--rows 0: from 1":          {"--kernels", "--rows", "0"},
 		"exclude each other":        {"--url", "http://a", "--rate", "1", "--streams", "2"},
 		`"ttft" is not ttft=2s`:     {"--url", "http://127.0.0.1:1", "--slo", "ttft"},
 		"unknown instruction set":   {"--isa", "mmx"},

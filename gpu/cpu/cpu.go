@@ -101,6 +101,9 @@ func (d *Device) Name() string {
 	return fmt.Sprintf("cpu %s, %d threads", d.micro.name, d.pool.threads())
 }
 
+// ISA is the instruction set that the device uses.
+func (d *Device) ISA() ISA { return d.micro.name }
+
 // Threads is how many compute at once.
 func (d *Device) Threads() int { return d.pool.threads() }
 

@@ -42,6 +42,8 @@ type Row struct {
 	Spread  float64   `json:"spread"` // their standard deviation
 	// Lower says that less is better.
 	Lower bool `json:"lower,omitempty"`
+	// Share is the part of what the machine does at most; 0 where nothing bounds the row.
+	Share float64 `json:"share,omitempty"`
 }
 
 // rowOf summarises samples.

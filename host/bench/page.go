@@ -96,13 +96,20 @@ func (r *Result) WritePage(to io.Writer) error {
 			plots = append(plots, bars("Output tokens by second", "tok/s", l.Second))
 		}
 	}
+	shares := slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Share > 0 })
 	return page.Execute(to, struct {
 		*Result
-		Plots []plot
-	}{r, plots})
+		Plots  []plot
+		Shares bool
+	}{r, plots, shares})
 }
 
-var page = template.Must(template.New("page").Parse(`<!doctype html>
+// percent words a share.
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
+
+var pageWords = template.FuncMap{"percent": percent}
+
+var page = template.Must(template.New("page").Funcs(pageWords).Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>engine bench: {{.Subject}}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <style>
@@ -117,9 +124,11 @@ svg{width:100%;height:auto}figure{margin:2rem 0}figcaption{font-weight:600}
 <p>{{.Kind}} · {{.When.Format "2006-01-02 15:04 MST"}} · {{.Machine.Processor}} ·
 {{.Machine.Threads}} threads{{with .Machine.Device}} · {{.}}{{end}} ·
 load {{printf "%.1f" .Machine.LoadAtRun}}</p>
-<table><tr><th>figure</th><th>value</th><th>spread</th><th>unit</th></tr>
+<table><tr><th>figure</th><th>value</th><th>spread</th><th>unit</th>
+{{- if .Shares}}<th>of limit</th>{{end}}</tr>
 {{range .Rows}}<tr><td>{{.Name}}</td><td>{{printf "%.2f" .Value}}</td>
-<td>{{if .Samples}}± {{printf "%.2f" .Spread}}{{end}}</td><td>{{.Unit}}</td></tr>
+<td>{{if .Samples}}± {{printf "%.2f" .Spread}}{{end}}</td><td>{{.Unit}}</td>
+{{- if $.Shares}}<td>{{if .Share}}{{percent .Share}}{{end}}</td>{{end}}</tr>
 {{end}}</table>
 {{range .Plots}}<figure><figcaption>{{.Title}}</figcaption>
 <svg viewBox="-50 -12 640 250" role="img" aria-label="{{.Title}}">

@@ -58,11 +58,17 @@ func main() {
 	g.rotate()
 	g.narrowHalf()
 	write("kernels_amd64.s", g.code.String())
-	source, err := format.Source([]byte(g.decl.String() + g.tables()))
+	writeGo("kernels_amd64.go", g.decl.String()+g.tables())
+	writeLimits()
+}
+
+// writeGo formats a source file and writes it.
+func writeGo(name, text string) {
+	source, err := format.Source([]byte(text))
 	if err != nil {
 		log.Fatal(err)
 	}
-	write("kernels_amd64.go", string(source))
+	write(name, string(source))
 }
 
 // tables lists the tile kernels by type and rows.
