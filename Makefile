@@ -14,7 +14,7 @@ FUZZTIME ?= 10s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: bench-peer check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
+.PHONY: cuda cuda-build cuda-test bench-peer check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
 
 check: fmt vet tidy test ## everything a commit must pass
 
@@ -37,6 +37,22 @@ build: ## one static binary, bin/engine
 cross: ## the other platforms compile
 	@for p in $(CROSS); do echo "build $$p"; \
 	  GOOS=$${p%/*} GOARCH=$${p#*/} go build -o /dev/null ./... || exit 1; done
+
+# What a build with CUDA needs beside Go and a C compiler: our own header, and an empty archive for -lcuda.
+CUDA = CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/gpu/cuda/include" CGO_LDFLAGS="-L$(CURDIR)/bin/cuda-link"
+
+cuda: cuda-test cuda-build ## the device for NVIDIA GPUs, tested, and bin/engine-cuda; needs gcc and g++
+
+bin/cuda-link/libcuda.a:
+	@mkdir -p bin/cuda-link
+	@printf '!<arch>\n' >$@
+
+cuda-build: bin/cuda-link/libcuda.a
+	$(CUDA) go build -tags cuda -trimpath -o bin/engine-cuda ./cmd/engine
+
+cuda-test: bin/cuda-link/libcuda.a
+	$(CUDA) go vet -tags cuda ./gpu/cuda/...
+	ENGINE_CUDA_DRIVER= $(CUDA) go test -tags cuda ./gpu/cuda/...
 
 generate: ## codec, SDK views and SPEC tables from abi/abi.toml
 	go generate ./...

@@ -45,8 +45,13 @@ var layout = []row{
 		tests: "gpu/gputest",
 	},
 	{pkg: "gpu/cpu/asm"},
+	{
+		pkg: "gpu/cuda", imports: "gpu/cuda/driver gpu/cuda/drv",
+		outside: "unsafe driver_cu.go:gorgonia.org/cu driver_cu_work.go:gorgonia.org/cu",
+	},
 	{pkg: "gpu/cuda/driver", imports: "gpu"},
 	{pkg: "gpu/cuda/kernels", imports: "gpu"},
+	{pkg: "gpu/cuda/drv", imports: "gpu/cuda/driver", outside: "C unsafe"},
 	{pkg: "gpu/gputest", imports: "gpu gpu/cpu", outside: "testing"},
 
 	{pkg: "host/config", outside: "github.com/BurntSushi/toml"},

@@ -36,6 +36,7 @@ type Driver struct {
 	Copies
 	Streams
 	Events
+	Clock
 	Modules
 	Launcher
 	Graphs
@@ -51,7 +52,7 @@ type Info struct {
 	Processors     int    // streaming multiprocessors
 	SharedPerBlock int    // most bytes of shared memory of a block, with SetShared
 	Memory         int64  // bytes in all
-	PeersInProcess int    // devices in all
+	Devices        int    // how many the driver has
 	DriverVersion  int    // 12040 is 12.4
 	MatrixProducts string // where the library for Products was found, or why it was not
 }
@@ -115,7 +116,7 @@ type Events interface {
 	Sync(Event) error
 }
 
-// Clock reads events of NewEvent(true) that are done. Devices may lack it.
+// Clock reads events of NewEvent(true) that are done.
 type Clock interface {
 	// Elapsed is the device's time between two events, in milliseconds.
 	Elapsed(from, to Event) (float64, error)

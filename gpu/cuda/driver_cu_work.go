@@ -1,0 +1,183 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"github.com/kvrelay/engine/gpu/cuda/driver"
+	"github.com/kvrelay/engine/gpu/cuda/drv"
+)
+
+// The handles of cu are structs of the driver's pointer alone. We keep that as a number.
+
+func cuStream(s driver.Stream) cu.Stream        { return *(*cu.Stream)(unsafe.Pointer(&s)) }
+func cuEvent(e driver.Event) cu.Event           { return *(*cu.Event)(unsafe.Pointer(&e)) }
+func cuModule(m driver.Module) cu.Module        { return *(*cu.Module)(unsafe.Pointer(&m)) }
+func numberOf[H any](handle H) (number uintptr) { return *(*uintptr)(unsafe.Pointer(&handle)) }
+
+// NewStream implements driver.Streams.
+func (d *cuDriver) NewStream() (driver.Stream, error) {
+	s, err := cu.MakeStream(cu.NonBlocking)
+	return driver.Stream(numberOf(s)), translate("cuStreamCreate", err)
+}
+
+// FreeStream implements driver.Streams.
+func (d *cuDriver) FreeStream(s driver.Stream) error {
+	stream := cuStream(s)
+	return translate("cuStreamDestroy", stream.Destroy())
+}
+
+// Finish implements driver.Streams.
+func (d *cuDriver) Finish(s driver.Stream) error {
+	return translate("cuStreamSynchronize", cuStream(s).Synchronize())
+}
+
+// Wait implements driver.Streams.
+func (d *cuDriver) Wait(s driver.Stream, e driver.Event) error {
+	return translate("cuStreamWaitEvent", cuStream(s).Wait(cuEvent(e), 0))
+}
+
+// NewEvent implements driver.Events.
+func (d *cuDriver) NewEvent(timing bool) (driver.Event, error) {
+	flags := cu.BlockingSyncEvent
+	if !timing {
+		flags |= cu.DisableTiming
+	}
+	e, err := cu.MakeEvent(flags)
+	return driver.Event(numberOf(e)), translate("cuEventCreate", err)
+}
+
+// FreeEvent implements driver.Events.
+func (d *cuDriver) FreeEvent(e driver.Event) error {
+	event := cuEvent(e)
+	return translate("cuEventDestroy", cu.DestroyEvent(&event))
+}
+
+// Record implements driver.Events.
+func (d *cuDriver) Record(e driver.Event, s driver.Stream) error {
+	return translate("cuEventRecord", cuEvent(e).Record(cuStream(s)))
+}
+
+// Sync implements driver.Events.
+func (d *cuDriver) Sync(e driver.Event) error {
+	return translate("cuEventSynchronize", cuEvent(e).Synchronize())
+}
+
+// Elapsed implements driver.Clock.
+func (d *cuDriver) Elapsed(from, to driver.Event) (float64, error) {
+	ms, err := cuEvent(from).Elapsed(cuEvent(to))
+	return ms, translate("cuEventElapsedTime", err)
+}
+
+// notReady is the driver's code for work that is under way.
+const notReady = 600
+
+// Done implements driver.Clock.
+func (d *cuDriver) Done(e driver.Event) (bool, error) {
+	err := translate("cuEventQuery", cuEvent(e).Query())
+	if code, ok := errors.AsType[*driver.Error](err); ok && code.Code == notReady {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Load implements driver.Modules.
+func (d *cuDriver) Load(image []byte) (driver.Module, error) {
+	m, err := cu.LoadData(string(image))
+	return driver.Module(numberOf(m)), translate("cuModuleLoadData", err)
+}
+
+// Unload implements driver.Modules.
+func (d *cuDriver) Unload(m driver.Module) error {
+	return translate("cuModuleUnload", cuModule(m).Unload())
+}
+
+// Function implements driver.Modules.
+func (d *cuDriver) Function(m driver.Module, name string) (driver.Function, error) {
+	f, err := cuModule(m).Function(name)
+	if err != nil {
+		return 0, fmt.Errorf("kernel %s: %w", name, translate("cuModuleGetFunction", err))
+	}
+	return driver.Function(numberOf(f)), nil
+}
+
+// SetShared implements driver.Modules.
+func (d *cuDriver) SetShared(f driver.Function, bytes int) error { return drv.SetShared(f, bytes) }
+
+// BeginCapture implements driver.Graphs.
+func (d *cuDriver) BeginCapture(s driver.Stream) error { return drv.BeginCapture(s) }
+
+// EndCapture implements driver.Graphs.
+func (d *cuDriver) EndCapture(s driver.Stream) (driver.Graph, error) { return drv.EndCapture(s) }
+
+// Replay implements driver.Graphs.
+func (d *cuDriver) Replay(g driver.Graph, s driver.Stream) error { return drv.Replay(g, s) }
+
+// FreeGraph implements driver.Graphs.
+func (d *cuDriver) FreeGraph(g driver.Graph) error { return drv.FreeGraph(g) }
+
+// Share implements driver.Sharing.
+func (d *cuDriver) Share(p driver.Pointer) (driver.ShareHandle, error) { return drv.Share(p) }
+
+// OpenShared implements driver.Sharing.
+func (d *cuDriver) OpenShared(h driver.ShareHandle) (driver.Pointer, error) {
+	return drv.OpenShared(h)
+}
+
+// CloseShared implements driver.Sharing.
+func (d *cuDriver) CloseShared(p driver.Pointer) error { return drv.CloseShared(p) }
+
+// Reach implements driver.Peers.
+func (d *cuDriver) Reach(device int) (bool, error) {
+	if d.peers[device] != (cu.CUContext{}) {
+		return true, nil
+	}
+	peer, err := cu.GetDevice(device)
+	if err != nil {
+		return false, translate("cuDeviceGet", err)
+	}
+	can, err := d.device.CanAccessPeer(peer)
+	if err != nil || can == 0 {
+		return false, translate("cuDeviceCanAccessPeer", err)
+	}
+	context, err := peer.RetainPrimaryCtx()
+	if err != nil {
+		return false, translate("cuDevicePrimaryCtxRetain", err)
+	}
+	const alreadyEnabled = 704
+	err = translate("cuCtxEnablePeerAccess", context.EnablePeerAccess(0))
+	if code, ok := errors.AsType[*driver.Error](err); err != nil && !(ok &&
+		code.Code == alreadyEnabled) {
+		return false, err
+	}
+	if d.peers == nil {
+		d.peers = map[int]cu.CUContext{}
+	}
+	d.peers[device] = context
+	return true, nil
+}
+
+// CopyFrom implements driver.Peers.
+func (d *cuDriver) CopyFrom(
+	to driver.Pointer, device int, from driver.Pointer, bytes int64, s driver.Stream,
+) error {
+	context, ok := d.peers[device]
+	if !ok {
+		return fmt.Errorf("%w: device %d was not reached", driver.ErrRefused, device)
+	}
+	return translate("cuMemcpyPeerAsync", cu.MemcpyPeerAsync(cu.DevicePtr(to), d.current,
+		cu.DevicePtr(from), context, bytes, cuStream(s)))
+}
+
+// Multiply implements driver.Products.
+func (d *cuDriver) Multiply(p driver.Product, s driver.Stream) error {
+	if d.noBlas != nil {
+		return d.noBlas
+	}
+	return d.products.Multiply(p, s)
+}
