@@ -199,7 +199,8 @@ type AddRowsArgs struct {
 	Width   int
 }
 
-// KVShape sizes a page pool.
+// KVShape sizes a page pool. DType is F32, F16, BF16 or Q8_0, whose blocks lie within a head:
+// HeadDim is then a multiple of 32. A device that keeps no Q8_0 refuses the shape.
 type KVShape struct {
 	Layers, Pages, PageSize int
 	KVHeads, HeadDim        int
@@ -207,11 +208,11 @@ type KVShape struct {
 }
 
 // TokenBytes is what one token's key and value take in one layer, in the canonical layout.
-func (s KVShape) TokenBytes() int { return 2 * s.KVHeads * s.HeadDim * s.DType.Bytes() }
+func (s KVShape) TokenBytes() int { return 2 * s.KVHeads * s.DType.RowBytes(s.HeadDim) }
 
 // KVRange names slots [First, First+Count) of one page in one layer. Canonical layout: Count keys
 // [Count][KVHeads][HeadDim], then Count values of the same shape, little-endian, in the pool's
-// DType.
+// DType: of a quantised one the stored blocks of each head, one after another.
 type KVRange struct {
 	Layer, Page, First, Count int
 }

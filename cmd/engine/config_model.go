@@ -55,6 +55,12 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 		wrong.Label = "it has no sliding window: write 0"
 		return "", []config.Problem{wrong}
 	}
+	if err := about.KeepsKV(modelOptions(cfg).KV); err != nil {
+		wrong = cfg.At("kv_cache.dtype")
+		wrong.Code, wrong.Message, wrong.Label = "E418", "kv_cache.dtype does not fit this model",
+			err.Error()
+		return "", []config.Problem{wrong}
+	}
 	drafts, problem := checkDrafts(cfg, about)
 	models := append([]model.Config{about}, drafts...)
 	if problem == nil {

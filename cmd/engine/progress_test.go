@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvrelay/engine/gpu"
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/model"
 )
@@ -117,7 +118,10 @@ func TestModelOptions(t *testing.T) {
 	if m != nil || err == nil || !strings.Contains(err.Error(), "without a sliding window") {
 		t.Errorf("sinks for the embedded model: %v", err)
 	}
-	cfg.Model.AttentionSinks = 0
+	cfg.Model.AttentionSinks, cfg.KVCache.DType = 0, "q8_0"
+	if o := modelOptions(cfg); o.KV != gpu.Q8_0 {
+		t.Errorf("keys and values in q8_0: %+v", o)
+	}
 	m, err = loadModel(cfg, quietLoading())
 	if err != nil {
 		t.Fatal(err)

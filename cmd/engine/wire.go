@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -49,6 +50,9 @@ func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
 		l.model, err = model.Load(device, at.path, options)
 	}
 	show.end()
+	if errors.Is(err, model.ErrKVType) {
+		err = fmt.Errorf("kv_cache.dtype = %q: %w", cfg.KVCache.DType, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load the model: %w", err)
 	}
@@ -77,7 +81,7 @@ func deviceOptions(cfg *config.Config) cpu.Options {
 // modelOptions is how the configuration wants a model.
 func modelOptions(cfg *config.Config) model.Options {
 	o := model.Options{MaxRows: cfg.Scheduler.TokenBudget, Sinks: cfg.Model.AttentionSinks}
-	for _, dtype := range []gpu.DType{gpu.F32, gpu.F16, gpu.BF16} {
+	for _, dtype := range []gpu.DType{gpu.F32, gpu.F16, gpu.BF16, gpu.Q8_0} {
 		if dtype.String() == cfg.Model.DType { // else it is auto
 			o.DType = &dtype
 		}

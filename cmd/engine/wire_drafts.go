@@ -96,6 +96,9 @@ func checkDrafts(cfg *config.Config, main model.Config,
 		if err == nil {
 			err = fitsBeside(about, main, cfg.Model.MaxModelLen.Or(main.Context))
 		}
+		if err == nil {
+			err = about.KeepsKV(modelOptions(cfg).KV)
+		}
 		if err != nil {
 			wrong := cfg.At("model.additional")
 			wrong.Code, wrong.Message = "E417", "model.additional names a model that cannot run "+

@@ -12,18 +12,21 @@ import (
 func TestKernelsAllocateNothing(t *testing.T) {
 	for _, dtype := range []gpu.DType{gpu.F16, gpu.Q8_0, gpu.Q4_K} {
 		for _, rows := range []int{1, 3, 40} {
-			d := open(t, cpu.Options{Threads: 2})
-			step := smallStep(t, d, dtype, rows)
-			if n := testing.AllocsPerRun(20, step); n != 0 {
-				t.Errorf("%v, %d rows: %v allocations a step", dtype, rows, n)
+			for _, stored := range []gpu.DType{gpu.F16, gpu.Q8_0} {
+				d := open(t, cpu.Options{Threads: 2})
+				step := smallStep(t, d, [2]gpu.DType{dtype, stored}, rows)
+				if n := testing.AllocsPerRun(20, step); n != 0 {
+					t.Errorf("%v on %v, %d rows: %v allocations a step", dtype, stored, rows, n)
+				}
+				d.Close()
 			}
-			d.Close()
 		}
 	}
 }
 
-// smallStep is one layer of a small model on rows of one sequence.
-func smallStep(t *testing.T, d gpu.Device, dtype gpu.DType, rows int) func() {
+// smallStep is one layer of a small model on rows of one sequence; dtypes are those of weights, and
+// of keys and values.
+func smallStep(t *testing.T, d gpu.Device, dtypes [2]gpu.DType, rows int) func() {
 	const heads, kvHeads, dim, hidden = 4, 2, 64, 256
 	const width = (heads + 2*kvHeads) * dim
 	must := func(err error) {
@@ -37,13 +40,13 @@ func smallStep(t *testing.T, d gpu.Device, dtype gpu.DType, rows int) func() {
 		return b
 	}
 	weight := func(n, k int) gpu.Matrix {
-		w, err := d.Pack(gpu.Tensor{Rows: n, Cols: k, DType: dtype,
-			Data: make([]byte, n*dtype.RowBytes(k))})
+		w, err := d.Pack(gpu.Tensor{Rows: n, Cols: k, DType: dtypes[0],
+			Data: make([]byte, n*dtypes[0].RowBytes(k))})
 		must(err)
 		return w
 	}
 	kv, err := d.AllocKV(gpu.KVShape{Layers: 1, Pages: 4, PageSize: 16, KVHeads: kvHeads,
-		HeadDim: dim, DType: gpu.F16})
+		HeadDim: dim, DType: dtypes[1]})
 	must(err)
 	x, qkv, wide := buffer(rows*hidden), buffer(rows*width), buffer(rows*2*hidden)
 	norm, table := buffer(hidden), weight(300, hidden)

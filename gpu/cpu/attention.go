@@ -29,6 +29,9 @@ func (d *Device) Attention(a gpu.AttentionArgs) error {
 		if need := attentionLines * kv.padded; len(s.output) < need {
 			s.output = make([]float32, need)
 		}
+		if kv.keyScales != nil {
+			s.growWide(kv)
+		}
 	}
 	if work < smallWork {
 		for i := range j.tasks {
@@ -109,6 +112,10 @@ func (j *attentionJob) do(worker, task int) {
 			continue
 		}
 		panels := j.findKeys(t, s, start+low, start+high)
+		if j.kv.keyScales != nil {
+			j.widenKeys(s, panels)
+			j.widenValues(t, s, span{start + low, start + high})
+		}
 		for line := 0; line < t.lines; line += j.d.micro.tall {
 			b := block{job: j, task: t, scratch: s, start: start, panels: panels,
 				line: line, lines: min(j.d.micro.tall, t.lines-line)}
@@ -193,8 +200,9 @@ func (b *block) beside() bool {
 // keyPanel is keyLanes keys side by side.
 type keyPanel struct {
 	address unsafe.Pointer
-	first   int // position of the first of them
-	after   int // first position that has another panel
+	scales  unsafe.Pointer // of Q8_0
+	first   int            // position of the first of them
+	after   int            // first position that has another panel
 }
 
 // findKeys lists the panels with the keys of positions [from, to). A page that is gone has hidden
@@ -210,7 +218,11 @@ func (j *attentionJob) findKeys(t *attentionTask, s *scratch, from, to int) []ke
 		slot -= slot % keyLanes
 		page := j.kv.page(j.args.Layer, int(t.pages[index]), t.head)
 		first := index*size + slot
-		p := keyPanel{j.kv.keyPanel(page, slot), first, first + min(keyLanes, size-slot)}
+		p := keyPanel{address: j.kv.keyPanel(page, slot), first: first,
+			after: first + min(keyLanes, size-slot)}
+		if j.kv.keyScales != nil {
+			p.scales = j.kv.keyScales.at(j.kv.keyScale(page, slot) * scaleSize)
+		}
 		found, position = append(found, p), p.after
 	}
 	return found
@@ -219,11 +231,12 @@ func (j *attentionJob) findKeys(t *attentionTask, s *scratch, from, to int) []ke
 // scores computes q·k for columns [from, to), and for a few more that softmax hides. Panels go in
 // ascending order, so that each overwrites what the one before it computed beyond its page.
 func (b *block) scores(from, to int) {
-	j, t, dtype := b.job, b.task, b.job.kv.shape.DType
+	j, t := b.job, b.task
+	dtype, size := j.kv.seen()
 	call := &b.scratch.call
 	*call = tile{
 		k: j.args.HeadDim, a: address(j.qkv, t.q+b.line*t.qStride), lda: uintptr(t.qStride) * 4,
-		ldb: uintptr(keyLanes * j.kv.size), ldc: scoreStride * 4,
+		ldb: uintptr(keyLanes * size), ldc: scoreStride * 4,
 		init: unsafe.Pointer(&j.d.zeros),
 	}
 	one, pair := j.d.micro.tiles[dtype][b.lines], j.d.micro.pairs[dtype][b.lines]
@@ -282,12 +295,12 @@ func (b *block) values(line, lines, from, to int) {
 		return
 	}
 	s, kv, micro := b.scratch, b.job.kv, b.job.d.micro
-	dtype, row := kv.shape.DType, uintptr(kv.padded)*4
-	stretches := b.findValues(from, to)
+	dtype, size := kv.seen()
+	row, stretches := uintptr(kv.padded)*4, b.findValues(from, to)
 	call := &s.call
 	*call = tile{
 		a: address(s.scores[:], line*scoreStride+keyLanes+from), lda: scoreStride * 4,
-		ldb: uintptr(kv.padded * kv.size), panel: uintptr(panelRows * kv.size),
+		ldb: uintptr(kv.padded * size), panel: uintptr(panelRows * size),
 		c: address(s.output, (b.line+line)*kv.padded), ldc: row, ldi: row,
 	}
 	for d := 0; d < kv.padded; {
@@ -307,7 +320,7 @@ func (b *block) values(line, lines, from, to int) {
 		}
 		call.c = unsafe.Add(call.c, columns*4)
 		for i := range stretches {
-			stretches[i].b = unsafe.Add(stretches[i].b, columns*kv.size)
+			stretches[i].b = unsafe.Add(stretches[i].b, columns*size)
 		}
 	}
 }
@@ -315,6 +328,9 @@ func (b *block) values(line, lines, from, to int) {
 // findValues lists where the values of columns [from, to) lie: those of a page in one stretch.
 func (b *block) findValues(from, to int) []stretch {
 	kv, found := b.job.kv, b.scratch.stretches[:0]
+	if kv.keyScales != nil {
+		return append(found, stretch{address(b.scratch.wideValues, from*kv.padded), to - from})
+	}
 	size := kv.shape.PageSize
 	for column := from; column < to; {
 		index, slot := (b.start+column)/size, (b.start+column)%size

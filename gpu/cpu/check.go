@@ -219,9 +219,13 @@ func checkShape(s gpu.KVShape) error {
 	if s.Layers <= 0 || s.Pages <= 0 || s.PageSize <= 0 || s.KVHeads <= 0 || s.HeadDim <= 0 {
 		return fmt.Errorf("page pool with a size that is not positive: %+v", s)
 	}
-	if s.DType >= plainTypes {
-		return fmt.Errorf("page pool of %v: the cpu device keeps keys and values in f32, f16 or "+
-			"bf16", s.DType)
+	if s.DType >= plainTypes && s.DType != gpu.Q8_0 {
+		return fmt.Errorf("page pool of %v: the cpu device keeps keys and values in f32, f16, "+
+			"bf16 or q8_0", s.DType)
+	}
+	if length, _ := s.DType.Block(); s.HeadDim%length != 0 {
+		return fmt.Errorf("page pool of %v: its blocks are %d numbers, heads have %d",
+			s.DType, length, s.HeadDim)
 	}
 	limit := maxElements
 	for _, n := range []int{s.Layers, s.Pages, s.PageSize + 15, s.KVHeads, s.HeadDim + 15, 2} {

@@ -136,6 +136,14 @@ type scratch struct {
 
 	stored [maxStored]uint16 // a key on its way to its page
 
+	// Keys or values of Q8_0 on their way to a page, and those of one block of positions on their
+	// way back: panels like those of the pool, and the values of column i at i·HeadDim.
+	integers   [maxStored]int8
+	metas      [maxStored / quantBlock]quantMeta
+	wideKeys   []float32
+	wideValues []float32
+	widening   widenCall
+
 	quant    *quantScratch
 	unpack   unpackCall
 	widen    floatCall
@@ -156,6 +164,7 @@ func (s *scratch) forget() {
 	clear(s.panels[:])
 	clear(s.stretches[:])
 	s.unpack, s.widen, s.tile = unpackCall{}, floatCall{}, quantTile{}
+	s.widening = widenCall{}
 }
 
 // address is that of element i.

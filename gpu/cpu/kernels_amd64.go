@@ -1119,6 +1119,26 @@ func rotateAVX2(low, high, cos, sin *float32, n int)
 //go:noescape
 func narrowHalfAVX2(dst *uint16, src *float32, n int)
 
+// widenPanelAVX2 is widenPanel.
+//
+//go:noescape
+func widenPanelAVX2(c *widenCall)
+
+// widenRowAVX2 is widenRow.
+//
+//go:noescape
+func widenRowAVX2(c *widenCall)
+
+// widenPanelAVX512 is widenPanel.
+//
+//go:noescape
+func widenPanelAVX512(c *widenCall)
+
+// widenRowAVX512 is widenRow.
+//
+//go:noescape
+func widenRowAVX512(c *widenCall)
+
 // tilesAVX2 are kernels by type and rows.
 var tilesAVX2 = tileTable{
 	gpu.F32: {

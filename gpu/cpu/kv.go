@@ -15,13 +15,16 @@ const keyLanes = panelRows
 //	keys   [layer][page][head][PageSize/keyLanes, rounded up][HeadDim][keyLanes]
 //	values [layer][page][head][PageSize][HeadDim, rounded up to panelRows]
 //
-// What the rounding adds stays zero or is never looked at.
+// What the rounding adds stays zero or is never looked at. In Q8_0 these are the integers;
+// kv_quant.go says where their scales lie.
 type kvPool struct {
 	shape        gpu.KVShape
 	size         int // bytes of a number
 	groups       int // key groups of a page and head
 	padded       int // HeadDim rounded up
 	keys, values *memory
+
+	keyScales, valueScales *memory // nil but in Q8_0
 }
 
 func (kv *kvPool) Shape() gpu.KVShape { return kv.shape }
@@ -38,6 +41,11 @@ func (d *Device) AllocKV(shape gpu.KVShape) (gpu.KV, error) {
 		padded: (shape.HeadDim + panelRows - 1) / panelRows * panelRows,
 	}
 	heads := shape.Layers * shape.Pages * shape.KVHeads
+	if shape.DType.Quantised() {
+		kv.size = 1
+		kv.keyScales = newMemory(heads * kv.keyHead() / quantBlock * scaleSize)
+		kv.valueScales = newMemory(heads * kv.valueHead() / quantBlock * scaleSize)
+	}
 	kv.keys = newMemory(heads * kv.keyHead() * kv.size)
 	kv.values = newMemory(heads * kv.valueHead() * kv.size)
 	return kv, nil
@@ -63,19 +71,23 @@ func (kv *kvPool) value(page, slot int) int { return page*kv.valueHead() + slot*
 // maxStored is how many numbers of a key are rounded at once.
 const maxStored = 256
 
-// store puts one token's key and value of one head into a slot. Numbers of two bytes are made in
-// room.
-func (j *ropeJob) store(to slot, key, value []float32, room *[maxStored]uint16) {
+// store puts one token's key and value of one head into a slot. Numbers of fewer than four bytes
+// are made in s.
+func (j *ropeJob) store(to slot, key, value []float32, s *scratch) {
 	kv := j.kv
 	k, v := kv.key(to.page, to.slot), kv.value(to.page, to.slot)
-	if kv.size == 4 {
+	switch kv.size {
+	case 4:
 		spread(numbers[uint32](kv.keys)[k:], bitsOf(key))
 		copy(numbers[uint32](kv.values)[v:], bitsOf(value))
+		return
+	case 1:
+		j.storeQuant(to, key, value, s)
 		return
 	}
 	narrow := j.micro.narrow[kv.shape.DType]
 	for d := 0; d < len(key); d += maxStored {
-		short := room[:min(maxStored, len(key)-d)]
+		short := s.stored[:min(maxStored, len(key)-d)]
 		narrow(short, key[d:])
 		spread(numbers[uint16](kv.keys)[k+d*keyLanes:], short)
 	}
@@ -86,7 +98,7 @@ func (j *ropeJob) store(to slot, key, value []float32, room *[maxStored]uint16) 
 type slot struct{ page, slot int }
 
 // spread writes a key to its lane.
-func spread[T uint16 | uint32](lane, key []T) {
+func spread[T uint8 | uint16 | uint32](lane, key []T) {
 	for d, x := range key {
 		lane[d*keyLanes] = x
 	}
@@ -118,14 +130,24 @@ func (d *Device) CopyKV(pool gpu.KV, copies []gpu.KVCopy) error {
 func (kv *kvPool) copyPage(to, from, slots int) {
 	values := func(page int) []byte { return kv.values.bytes[kv.value(page, 0)*kv.size:] }
 	copy(values(to)[:slots*kv.padded*kv.size], values(from))
-	step := keyLanes * kv.size
 	for slot := 0; slot < slots; slot += keyLanes {
-		count := min(keyLanes, slots-slot) * kv.size
-		dst := kv.keys.bytes[kv.key(to, slot)*kv.size:]
-		src := kv.keys.bytes[kv.key(from, slot)*kv.size:]
-		for d := range kv.shape.HeadDim {
-			copy(dst[d*step:][:count], src[d*step:])
-		}
+		copyLanes(kv.keys.bytes[kv.key(to, slot)*kv.size:],
+			kv.keys.bytes[kv.key(from, slot)*kv.size:],
+			lanesOf{kv.shape.HeadDim, min(keyLanes, slots-slot), kv.size})
+	}
+	if kv.keyScales != nil {
+		kv.copyScales(to, from, slots)
+	}
+}
+
+// lanesOf are the first lanes of some steps of a group, numbers of so many bytes.
+type lanesOf struct{ steps, lanes, size int }
+
+// copyLanes copies those and touches no others.
+func copyLanes(dst, src []byte, n lanesOf) {
+	step, count := keyLanes*n.size, n.lanes*n.size
+	for i := range n.steps {
+		copy(dst[i*step:][:count], src[i*step:])
 	}
 }
 
@@ -139,21 +161,30 @@ func (d *Device) PackKV(pool gpu.KV, r gpu.KVRange, dst []byte) error {
 	if err := checkRange(kv.shape, r, dst); err != nil {
 		return err
 	}
-	width, half := kv.size*kv.shape.HeadDim, len(dst)/2
+	width, half := kv.shape.DType.RowBytes(kv.shape.HeadDim), len(dst)/2
 	for head := range kv.shape.KVHeads {
 		page := kv.page(r.Layer, r.Page, head)
 		for i := range r.Count {
 			at := (i*kv.shape.KVHeads + head) * width
-			if to := dst[at : at+width]; kv.size == 4 {
-				packKey(to, numbers[uint32](kv.keys)[kv.key(page, r.First+i):])
-			} else {
-				packKey(to, numbers[uint16](kv.keys)[kv.key(page, r.First+i):])
-			}
-			value := kv.values.bytes[kv.value(page, r.First+i)*kv.size:]
-			copy(dst[half+at:half+at+width], value)
+			kv.pack(slot{page, r.First + i}, dst[at:at+width], dst[half+at:half+at+width])
 		}
 	}
 	return nil
+}
+
+// pack writes one head's key and value of a slot.
+func (kv *kvPool) pack(from slot, key, value []byte) {
+	k, v := kv.key(from.page, from.slot), kv.value(from.page, from.slot)
+	switch kv.size {
+	case 4:
+		packKey(key, numbers[uint32](kv.keys)[k:])
+	case 2:
+		packKey(key, numbers[uint16](kv.keys)[k:])
+	case 1:
+		kv.packQuant(from, key, value)
+		return
+	}
+	copy(value, kv.values.bytes[v*kv.size:])
 }
 
 // UnpackKV implements gpu.Kernels.
@@ -162,21 +193,30 @@ func (d *Device) UnpackKV(pool gpu.KV, r gpu.KVRange, src []byte) error {
 	if err := checkRange(kv.shape, r, src); err != nil {
 		return err
 	}
-	width, half := kv.size*kv.shape.HeadDim, len(src)/2
+	width, half := kv.shape.DType.RowBytes(kv.shape.HeadDim), len(src)/2
 	for head := range kv.shape.KVHeads {
 		page := kv.page(r.Layer, r.Page, head)
 		for i := range r.Count {
 			at := (i*kv.shape.KVHeads + head) * width
-			if from := src[at : at+width]; kv.size == 4 {
-				unpackKey(numbers[uint32](kv.keys)[kv.key(page, r.First+i):], from)
-			} else {
-				unpackKey(numbers[uint16](kv.keys)[kv.key(page, r.First+i):], from)
-			}
-			value := kv.values.bytes[kv.value(page, r.First+i)*kv.size:]
-			copy(value[:width], src[half+at:])
+			kv.unpack(slot{page, r.First + i}, src[at:at+width], src[half+at:half+at+width])
 		}
 	}
 	return nil
+}
+
+// unpack is the inverse of pack.
+func (kv *kvPool) unpack(to slot, key, value []byte) {
+	k, v := kv.key(to.page, to.slot), kv.value(to.page, to.slot)
+	switch kv.size {
+	case 4:
+		unpackKey(numbers[uint32](kv.keys)[k:], key)
+	case 2:
+		unpackKey(numbers[uint16](kv.keys)[k:], key)
+	case 1:
+		kv.unpackQuant(to, key, value)
+		return
+	}
+	copy(kv.values.bytes[v*kv.size:], value)
 }
 
 // packKey gathers a key from its lane; the bytes of dst, of any alignment, are numbers as this

@@ -65,6 +65,8 @@ type micro struct {
 	gates         [gpu.GELUTanh + 1]func(dst, gate, up []float32)
 	rotate        func(low, high, cos, sin []float32)
 	narrow        [plainTypes]func(dst []uint16, src []float32) // rounds len(dst) numbers
+	widenPanel    func(*widenCall)
+	widenRow      func(*widenCall)
 	quant         quantMicro
 }
 
@@ -80,6 +82,8 @@ func goMicro() *micro {
 		gates:         [...]func(dst, gate, up []float32){gateSiLU, gateGELU},
 		rotate:        rotate,
 		narrow:        [...]func(dst []uint16, src []float32){nil, narrowHalf, narrowBfloat},
+		widenPanel:    widenPanel,
+		widenRow:      widenRow,
 		quant:         goQuantMicro(),
 	}
 	for dtype := range m.tiles {

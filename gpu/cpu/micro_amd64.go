@@ -41,7 +41,9 @@ func avx2Micro() *micro {
 		rotate: rotateFast,
 		narrow: [...]func(dst []uint16, src []float32){
 			gpu.F16: narrowHalfFast, gpu.BF16: narrowBfloat},
-		quant: avx2QuantMicro(),
+		widenPanel: widenPanelAVX2,
+		widenRow:   widenRowAVX2,
+		quant:      avx2QuantMicro(),
 	}
 }
 
@@ -76,6 +78,7 @@ func avx512Micro() *micro {
 	m.name, m.tall = AVX512, tileRows
 	m.tiles, m.pairs = tilesAVX512, pairsAVX512
 	m.softmaxStep = softmaxStepAVX512
+	m.widenPanel, m.widenRow = widenPanelAVX512, widenRowAVX512
 	m.gates = [...]func(dst, gate, up []float32){
 		gpu.SiLU:     gateFast(16, gateSiLUAVX512, gateSiLU),
 		gpu.GELUTanh: gateFast(16, gateGELUAVX512, gateGELU),

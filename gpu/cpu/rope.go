@@ -33,7 +33,7 @@ type ropeJob struct {
 }
 
 func (j *ropeJob) do(worker, task int) {
-	a, room := &j.args, &j.scratch[worker].stored
+	a, s := &j.args, j.scratch[worker]
 	half, width := len(a.Rope.Freqs), (a.Heads+2*a.KVHeads)*a.HeadDim
 	first := task * j.rowsPerTask
 	for r := first; r < min(first+j.rowsPerTask, len(a.Positions)); r++ {
@@ -47,7 +47,7 @@ func (j *ropeJob) do(worker, task int) {
 		keys, values := row[a.Heads*a.HeadDim:], row[(a.Heads+a.KVHeads)*a.HeadDim:]
 		for h := range a.KVHeads {
 			j.store(slot{j.kv.page(a.Layer, page, h), in},
-				keys[h*a.HeadDim:][:a.HeadDim], values[h*a.HeadDim:][:a.HeadDim], room)
+				keys[h*a.HeadDim:][:a.HeadDim], values[h*a.HeadDim:][:a.HeadDim], s)
 		}
 	}
 }

@@ -11,29 +11,74 @@ import (
 // [layer][page][slot][head][dim].
 type twinKV struct {
 	shape        gpu.KVShape
-	keys, values []float32
+	keys, values twinNumbers
 }
 
-// stored is a number as the pool's type keeps it.
-func (kv *twinKV) stored(x float32) float32 {
-	switch kv.shape.DType {
-	case gpu.F16:
-		return halfToFloat(floatToHalf(x))
-	case gpu.BF16:
-		return bfloatToFloat(floatToBfloat(x))
+// twinNumbers are numbers as a type stores them, and what they are worth.
+type twinNumbers struct {
+	dtype  gpu.DType
+	bytes  []byte
+	floats []float32
+}
+
+func newTwinNumbers(dtype gpu.DType, size int) twinNumbers {
+	return twinNumbers{dtype, make([]byte, dtype.RowBytes(size)), make([]float32, size)}
+}
+
+// stored is the bytes of numbers [at, at+size); both are multiples of a block's length.
+func (n *twinNumbers) stored(at, size int) []byte {
+	return n.bytes[n.dtype.RowBytes(at):][:n.dtype.RowBytes(size)]
+}
+
+// put stores whole blocks from number at on.
+func (n *twinNumbers) put(at int, x []float32) {
+	to := n.stored(at, len(x))
+	for i, v := range x {
+		switch n.dtype {
+		case gpu.F32:
+			binary.LittleEndian.PutUint32(to[4*i:], math.Float32bits(v))
+		case gpu.F16:
+			binary.LittleEndian.PutUint16(to[2*i:], floatToHalf(v))
+		case gpu.BF16:
+			binary.LittleEndian.PutUint16(to[2*i:], floatToBfloat(v))
+		case gpu.Q8_0:
+			if _, bytes := n.dtype.Block(); i%quantBlock == 0 {
+				block := to[i/quantBlock*bytes:][:bytes]
+				putBlock(block, (*[quantBlock]float32)(x[i:]))
+			}
+		}
 	}
-	return x
+	n.widen(at, len(x))
 }
 
-// put writes a number that the pool's type holds.
-func (kv *twinKV) put(dst []byte, x float32) {
-	switch kv.shape.DType {
-	case gpu.F16:
-		binary.LittleEndian.PutUint16(dst, floatToHalf(x))
-	case gpu.BF16:
-		binary.LittleEndian.PutUint16(dst, floatToBfloat(x))
-	default:
-		binary.LittleEndian.PutUint32(dst, math.Float32bits(x))
+// putBlock stores a block in Q8_0.
+func putBlock(to []byte, x *[quantBlock]float32) {
+	var q [quantBlock]int8
+	scale, _ := quantiseBlock(&q, x)
+	binary.LittleEndian.PutUint16(to, floatToHalf(scale))
+	for i, v := range q {
+		to[2+i] = byte(v)
+	}
+}
+
+// set stores bytes that came from elsewhere.
+func (n *twinNumbers) set(at, size int, src []byte) {
+	copy(n.stored(at, size), src)
+	n.widen(at, size)
+}
+
+// widen finds what stored numbers are worth.
+func (n *twinNumbers) widen(at, size int) {
+	stored := n.stored(at, size)
+	if n.dtype.Quantised() {
+		blocks := newTwinBlocks(n.dtype, stored)
+		for i := range size {
+			n.floats[at+i] = blocks.number(i)
+		}
+		return
+	}
+	for i := range size {
+		n.floats[at+i] = element(n.dtype, stored, i)
 	}
 }
 
@@ -52,7 +97,7 @@ func (*Twin) AllocKV(shape gpu.KVShape) (gpu.KV, error) {
 	}
 	kv := &twinKV{shape: shape}
 	size := kv.at(shape.Layers, 0)
-	kv.keys, kv.values = make([]float32, size), make([]float32, size)
+	kv.keys, kv.values = newTwinNumbers(shape.DType, size), newTwinNumbers(shape.DType, size)
 	return kv, nil
 }
 
@@ -72,10 +117,8 @@ func (*Twin) RopeAppend(a gpu.RopeArgs) error {
 			rotate(head[:half], head[half:2*half], cos, sin)
 		}
 		at, size := kv.at(a.Layer, int(a.Slots[r])), a.KVHeads*a.HeadDim
-		for i, x := range row[a.Heads*a.HeadDim:][:size] {
-			kv.keys[at+i] = kv.stored(x)
-			kv.values[at+i] = kv.stored(row[a.Heads*a.HeadDim+size+i])
-		}
+		kv.keys.put(at, row[a.Heads*a.HeadDim:][:size])
+		kv.values.put(at, row[a.Heads*a.HeadDim+size:][:size])
 	}
 	return nil
 }
@@ -134,7 +177,7 @@ func attend(o, q []float32, h *head) {
 				continue
 			}
 			scores[i] = 0
-			for d, k := range h.kv.keys[h.at(start+i):][:len(q)] {
+			for d, k := range h.kv.keys.floats[h.at(start+i):][:len(q)] {
 				scores[i] = fma32(q[d], k, scores[i])
 			}
 			scores[i] = capped(scores[i], h.args)
@@ -147,7 +190,7 @@ func attend(o, q []float32, h *head) {
 			if hidden(h.args, h.position, start+i) {
 				continue
 			}
-			for d, v := range h.kv.values[h.at(start+i):][:len(o)] {
+			for d, v := range h.kv.values.floats[h.at(start+i):][:len(o)] {
 				o[d] = fma32(scores[i], v, o[d])
 			}
 		}
@@ -166,8 +209,8 @@ func (*Twin) CopyKV(pool gpu.KV, copies []gpu.KVCopy) error {
 			from := kv.at(layer, int(c.From)*kv.shape.PageSize)
 			to := kv.at(layer, int(c.To)*kv.shape.PageSize)
 			size := c.Tokens * kv.shape.KVHeads * kv.shape.HeadDim
-			copy(kv.keys[to:][:size], kv.keys[from:])
-			copy(kv.values[to:][:size], kv.values[from:])
+			kv.keys.set(to, size, kv.keys.stored(from, size))
+			kv.values.set(to, size, kv.values.stored(from, size))
 		}
 	}
 	return nil
@@ -180,11 +223,9 @@ func (*Twin) PackKV(pool gpu.KV, r gpu.KVRange, dst []byte) error {
 		return err
 	}
 	at := kv.at(r.Layer, r.Page*kv.shape.PageSize+r.First)
-	half, size := len(dst)/2, kv.shape.DType.Bytes()
-	for i := range half / size {
-		kv.put(dst[size*i:], kv.keys[at+i])
-		kv.put(dst[half+size*i:], kv.values[at+i])
-	}
+	half, size := len(dst)/2, r.Count*kv.shape.KVHeads*kv.shape.HeadDim
+	copy(dst, kv.keys.stored(at, size))
+	copy(dst[half:], kv.values.stored(at, size))
 	return nil
 }
 
@@ -195,10 +236,8 @@ func (*Twin) UnpackKV(pool gpu.KV, r gpu.KVRange, src []byte) error {
 		return err
 	}
 	at := kv.at(r.Layer, r.Page*kv.shape.PageSize+r.First)
-	half, dtype := len(src)/2, kv.shape.DType
-	for i := range half / dtype.Bytes() {
-		kv.keys[at+i] = element(dtype, src, i)
-		kv.values[at+i] = element(dtype, src[half:], i)
-	}
+	half, size := len(src)/2, r.Count*kv.shape.KVHeads*kv.shape.HeadDim
+	kv.keys.set(at, size, src)
+	kv.values.set(at, size, src[half:])
 	return nil
 }

@@ -25,7 +25,10 @@ func (p *pair) layout() layout {
 	kvHeads := p.between(1, 3)
 	l := layout{heads: kvHeads * p.between(1, 4), kvHeads: kvHeads,
 		dim: 2 * p.between(1, 45), pageSize: []int{1, 5, 10, 16, 24, 32, 64, 100}[p.random.IntN(8)]}
-	l.dtype = []gpu.DType{gpu.F32, gpu.F16, gpu.BF16}[p.random.IntN(3)]
+	l.dtype = p.stored[p.random.IntN(len(p.stored))]
+	if l.dtype.Quantised() {
+		l.dim = 32 * p.between(1, 5)
+	}
 	if p.between(0, 3) == 0 {
 		l.cap = float32(p.between(1, 50))
 	}

@@ -23,6 +23,7 @@ type pair struct {
 	device, twin gpu.Device
 	random       *rand.Rand
 	exact        bool
+	stored       []gpu.DType // what the device keeps keys and values in
 }
 
 // Run tests every kernel of the devices that open returns; each test opens one and closes it.
@@ -50,9 +51,27 @@ func Run(t *testing.T, open func() gpu.Device) {
 			t.Logf("seed %d", seed)
 			test.run(&pair{T: t, device: device, twin: twin,
 				random: rand.New(rand.NewPCG(seed, 0)),
-				exact:  device.Numerics() == twin.Numerics()})
+				exact:  device.Numerics() == twin.Numerics(),
+				stored: storedTypes(device)})
 		})
 	}
+}
+
+// storedTypes are the types of keys and values: three that every device has, and Q8_0 where the
+// device has it.
+func storedTypes(d gpu.Device) []gpu.DType {
+	types := []gpu.DType{gpu.F32, gpu.F16, gpu.BF16}
+	if KeepsQ8(d) {
+		types = append(types, gpu.Q8_0)
+	}
+	return types
+}
+
+// KeepsQ8 says whether a device keeps keys and values in Q8_0.
+func KeepsQ8(d gpu.Device) bool {
+	_, err := d.AllocKV(gpu.KVShape{Layers: 1, Pages: 1, PageSize: 1, KVHeads: 1, HeadDim: 32,
+		DType: gpu.Q8_0})
+	return err == nil
 }
 
 // both runs f on the device and on the twin.

@@ -9,7 +9,8 @@ import (
 
 // decode widens numbers as they leave a pool.
 func decode(dtype gpu.DType, data []byte) []float32 {
-	out := make([]float32, len(data)/dtype.Bytes())
+	length, bytes := dtype.Block()
+	out := make([]float32, len(data)/bytes*length)
 	for i := range out {
 		switch dtype {
 		case gpu.F32:
@@ -18,6 +19,9 @@ func decode(dtype gpu.DType, data []byte) []float32 {
 			out[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
 		case gpu.F16:
 			out[i] = half(binary.LittleEndian.Uint16(data[2*i:]))
+		case gpu.Q8_0:
+			block := data[i/length*bytes:]
+			out[i] = half(binary.LittleEndian.Uint16(block)) * float32(int8(block[2+i%length]))
 		}
 	}
 	return out
@@ -100,7 +104,20 @@ func testRefusals(p *pair) {
 	if _, err := d.Alloc(-1); err == nil {
 		p.Error("a negative allocation was granted")
 	}
-	if _, err := d.AllocKV(gpu.KVShape{Layers: 1}); err == nil {
-		p.Error("a pool without pages was granted")
+	p.refusesPools()
+}
+
+// refusesPools: a page pool has a size, and blocks that lie within a head.
+func (p *pair) refusesPools() {
+	p.Helper()
+	for name, shape := range map[string]gpu.KVShape{
+		"without pages": {Layers: 1},
+		"in blocks of 32 for heads of 48": {Layers: 1, Pages: 1, PageSize: 16, KVHeads: 1,
+			HeadDim: 48, DType: gpu.Q8_0},
+		"in q4_0": {Layers: 1, Pages: 1, PageSize: 16, KVHeads: 1, HeadDim: 32, DType: gpu.Q4_0},
+	} {
+		if _, err := p.device.AllocKV(shape); err == nil {
+			p.Errorf("a pool %s was granted", name)
+		}
 	}
 }

@@ -104,8 +104,8 @@ type Backend struct {
 type KVCache struct {
 	Memory         Auto[Size]
 	MemoryFraction float64
-	PageSize       int // tokens
-	DType          string
+	PageSize       int    // tokens
+	DType          string // f16, f32, bf16, q8_0
 	PrefixCache    bool
 	PrefixMemory   Auto[Size]
 }

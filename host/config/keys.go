@@ -230,9 +230,10 @@ var modelKeys = []row{
 	},
 	{
 		table: "kv_cache", key: "dtype", at: func(c *Config) any { return &c.KVCache.DType },
-		def: `"f16"`, enum: []string{"f16", "f32", "bf16"}, alias: dtypeAlias,
+		def: `"f16"`, enum: []string{"f16", "f32", "bf16", "q8_0"}, alias: dtypeAlias,
 		foreign: []string{"kv_cache_dtype", "cache_type_k", "cache_type_v"},
-		doc:     "keys and values in pages: f16 | f32 | bf16; equal on prefill and decode",
+		doc: "keys and values in pages: f16 | f32 | bf16 | q8_0 (8 bits, heads of a multiple " +
+			"of 32); equal on prefill and decode",
 	},
 	{
 		table: "kv_cache", key: "prefix_cache",
@@ -251,5 +252,5 @@ var modelKeys = []row{
 // dtypeAlias are other spellings of the number formats.
 var dtypeAlias = map[string]string{
 	"float32": "f32", "fp32": "f32", "float": "f32", "float16": "f16", "fp16": "f16",
-	"half": "f16", "bfloat16": "bf16",
+	"half": "f16", "bfloat16": "bf16", "q8": "q8_0", "int8": "q8_0",
 }

@@ -25,8 +25,8 @@ type Options struct {
 	// F32 exactly; what becomes shorter is rounded to the nearest, ties to even, and a number too
 	// large for it is an error. Norms and biases are always F32.
 	DType *gpu.DType
-	// KV is the type in which keys and values are kept: F32, F16 or BF16. It changes what is
-	// computed, so both ends of a hand-off must have the same.
+	// KV is the type in which keys and values are kept: F32, F16, BF16 or Q8_0. It changes what is
+	// computed, so both ends of a hand-off must have the same. See ErrKVType.
 	KV gpu.DType
 	// Sinks is how many first tokens stay visible beside a sliding window. A model without one
 	// refuses any.
@@ -130,7 +130,7 @@ func load(
 	if err != nil {
 		return nil, err
 	}
-	if err := b.keepSinks(o.Sinks); err != nil {
+	if err := errors.Join(b.keepSinks(o.Sinks), b.KeepsKV(o.KV)); err != nil {
 		return nil, err
 	}
 	stored, err := open()

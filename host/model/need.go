@@ -1,6 +1,11 @@
 package model
 
-import "github.com/kvrelay/engine/gpu"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kvrelay/engine/gpu"
+)
 
 // Need is how many bytes of device memory a model takes.
 type Need struct {
@@ -26,6 +31,19 @@ func (c Config) Need(o Options) Need {
 		need.Weights = c.storedBytes
 	}
 	return need
+}
+
+// ErrKVType is wrapped where a model's heads do not fit the blocks of Options.KV.
+var ErrKVType = errors.New("keys and values cannot be kept in that type")
+
+// KeepsKV is an error where keys and values of the model cannot be kept in a type: a head of Q8_0
+// is a whole number of blocks.
+func (c Config) KeepsKV(dtype gpu.DType) error {
+	if length, _ := dtype.Block(); length == 0 || c.HeadDim%length != 0 {
+		return fmt.Errorf("%w: %v has blocks of %d numbers, and a head of this model has %d; f16, "+
+			"bf16 and f32 take any", ErrKVType, dtype, length, c.HeadDim)
+	}
+	return nil
 }
 
 // kvShape is the pool of so many pages.

@@ -13,7 +13,7 @@ import (
 type Compat struct {
 	Model    string // digest of the model's configuration
 	Weights  string // digest of its weights
-	DType    string // of the KV: f32, f16, bf16
+	DType    string // of the KV: f32, f16, bf16, q8_0
 	PageSize int    // slots
 	Layers   int
 	KVHeads  int

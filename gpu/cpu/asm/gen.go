@@ -57,6 +57,10 @@ func main() {
 	}
 	g.rotate()
 	g.narrowHalf()
+	for _, v := range []vector{ymm, zmm} {
+		g.widenPanel(v)
+		g.widenRow(v)
+	}
 	write("kernels_amd64.s", g.code.String())
 	writeGo("kernels_amd64.go", g.decl.String()+g.tables())
 	writeLimits()
