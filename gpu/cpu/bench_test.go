@@ -16,8 +16,9 @@ func BenchmarkMatMul(b *testing.B) {
 		for _, threads := range []int{1, 2} {
 			for _, dtype := range []gpu.DType{gpu.F32, gpu.F16, gpu.BF16, gpu.Q8_0,
 				gpu.Q4_0, gpu.Q6_K} {
-				for _, s := range [][3]int{{512, 1024, 768}, {512, 3072, 768},
-					{512, 768, 1536}, {1, 3072, 768}, {4, 3072, 768}} {
+				for _, s := range [][3]int{{512, 960, 576}, {512, 576, 576}, {512, 3072, 576},
+					{512, 576, 1536}, {1, 3072, 576}, {4, 3072, 576}, {8, 3072, 576},
+					{16, 3072, 576}} {
 					o := cpu.Options{Threads: threads, ISA: isa}
 					b.Run(fmt.Sprintf("%s/threads=%d/%v/%v", isa, threads, dtype, s),
 						func(b *testing.B) { benchmarkMatMul(b, o, dtype, s) })

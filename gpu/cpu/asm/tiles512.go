@@ -40,7 +40,7 @@ func (g *generator) tile512(dtype string, rows, panels int) {
 			g.p("ADDQ DX, BX")
 		}
 	}
-	g.eachRow(rows, panels, func(i, at int) { g.p("PREFETCHT0 %d(DX)", at) })
+	g.eachRow(rows, panels, func(_, at int) { g.prefetchOwn(at) })
 	g.p("MOVQ %d(AX), CX", fieldK)
 	g.p("MOVQ %d(AX), SI", fieldA)
 	g.p("MOVQ %d(AX), R8", fieldLDA)
@@ -93,6 +93,12 @@ func (g *generator) eachRow(rows, panels int, body func(i, at int)) {
 			g.p("ADDQ R11, DX")
 		}
 	}
+}
+
+// prefetchOwn writes PREFETCHW at(DX): the line comes for writing, so that another core's copy is gone
+// by the time of the store. The assembler does not know it.
+func (g *generator) prefetchOwn(at int) {
+	g.p("BYTE $0x0f; BYTE $0x0d; BYTE $0x4a; BYTE $%d", at)
 }
 
 // rowBases fills those registers that rows need, from SI and the distance R8.
