@@ -27,15 +27,15 @@ func (d *Device) MatMul(a gpu.MatMulArgs) error {
 			d.quantMatMul(call)
 			continue
 		}
-		call.cut(d.pool.threads())
+		call.cut(d.micro.tall, blockRows)
 		d.matmul.matmulCall = call
-		d.pool.run(call.panelTasks*call.rowTasks, &d.matmul)
+		d.pool.run(call.tasks(), &d.matmul)
 		d.matmul.matmulCall = matmulCall{}
 	}
 	return nil
 }
 
-// matmulCall is one product with one packed weight, cut into panelTasks × rowTasks.
+// matmulCall is one product with one packed weight, cut into blocks of rows × panelTasks.
 type matmulCall struct {
 	d            *Device
 	w            *packed
@@ -44,46 +44,58 @@ type matmulCall struct {
 	outputs      int // of a row of dst
 	accumulate   bool
 
-	panelTasks, panelsPerTask int
-	rowTasks, rowsPerTask     int
+	tall, tiles, blocks       int // rows of a tile, tiles, blocks of tiles
+	panelsPerTask, panelTasks int
 }
 
-// rowBlock is the fewest rows worth a task of their own.
-const rowBlock = 48
+const (
+	// blockRows is the most rows of a block: their activations stay in the second-level cache while
+	// all panels pass by.
+	blockRows = 72
+	// leastTiles is the fewest that are worth a block of their own, which has to read all panels.
+	leastTiles = 4
+	// blockPanels and blockBytes bound the panels of a task with a block of rows: a tile's
+	// activations come from the first-level cache for all but the first, the panels from the
+	// second-level cache for all tiles but the first.
+	blockPanels = 8
+	blockBytes  = 512 << 10
+)
 
-// cut chooses the tasks.
-func (c *matmulCall) cut(threads int) {
-	panels, tall := c.w.panels(), c.d.micro.tall
-	c.panelsPerTask, c.rowsPerTask = panels, c.rows
-	c.panelTasks, c.rowTasks = 1, 1
-	if threads == 1 || c.rows*c.w.rows*c.w.cols < smallWork {
-		if c.rows > tall {
-			c.panelsPerTask = widePanels
-			c.panelTasks = (panels + widePanels - 1) / widePanels
-		}
-		return
+// cut chooses the tasks, for tiles of so many rows and blocks of at most so many. The tasks of a
+// block follow one another: a worker has the same rows in all products of a prompt, and finds them
+// in its cache.
+func (c *matmulCall) cut(tall, most int) {
+	threads, panels := c.d.pool.threads(), c.w.panels()
+	c.tall, c.tiles = tall, (c.rows+tall-1)/tall
+	c.blocks = max(1, min(threads, c.tiles/leastTiles), (c.rows+most-1)/most)
+	if c.blocks > threads {
+		c.blocks = (c.blocks + threads - 1) / threads * threads
 	}
 	want := tasksPerThread * threads
-	c.panelsPerTask = max(1, min(widePanels, panels/want/pairPanels*pairPanels))
-	if c.rows == 1 {
+	switch {
+	case c.rows*c.w.rows*c.w.cols < smallWork:
+		c.panelsPerTask = panels
+	case c.blocks > 1:
+		c.panelsPerTask = max(pairPanels, min(blockPanels,
+			blockBytes/c.w.panelBytes()/pairPanels*pairPanels))
+	case c.rows == 1:
 		c.panelsPerTask = max(widePanels, panels/want/widePanels*widePanels)
+	default:
+		c.panelsPerTask = max(pairPanels, min(widePanels, panels/want/pairPanels*pairPanels))
 	}
 	c.panelTasks = (panels + c.panelsPerTask - 1) / c.panelsPerTask
-	c.rowTasks = max(1, min(c.rows/rowBlock, want/c.panelTasks))
-	c.rowsPerTask = (c.rows/c.rowTasks + tall - 1) / tall * tall
-	if c.rowTasks == 1 {
-		c.rowsPerTask = c.rows
-	}
-	c.rowTasks = (c.rows + c.rowsPerTask - 1) / c.rowsPerTask
 }
+
+// tasks counts them.
+func (c *matmulCall) tasks() int { return c.blocks * c.panelTasks }
 
 // area is what a task covers: rows [firstRow, lastRow) by panels [firstPanel, lastPanel).
 type area struct{ firstRow, lastRow, firstPanel, lastPanel int }
 
 func (c *matmulCall) area(task int) area {
-	panel, row := task%c.panelTasks*c.panelsPerTask, task/c.panelTasks*c.rowsPerTask
-	return area{row, min(row+c.rowsPerTask, c.rows), panel,
-		min(panel+c.panelsPerTask, c.w.panels())}
+	panel, block := task%c.panelTasks*c.panelsPerTask, task/c.panelTasks
+	row := func(block int) int { return min(block*c.tiles/c.blocks*c.tall, c.rows) }
+	return area{row(block), row(block + 1), panel, min(panel+c.panelsPerTask, c.w.panels())}
 }
 
 // matmulJob is a product with a weight that is not quantised.

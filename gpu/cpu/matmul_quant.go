@@ -34,8 +34,8 @@ func (d *Device) quantMatMul(c matmulCall) {
 		d.pool.run(tasks, q)
 		*q = quantiseJob{}
 	}
-	j.cut(d.pool.threads())
-	d.pool.run(j.panelTasks*j.rowTasks, j)
+	j.cut()
+	d.pool.run(j.tasks(), j)
 	j.matmulCall = matmulCall{}
 }
 
@@ -78,13 +78,18 @@ type quantMatmulJob struct {
 	integers bool // the activations are d.inputs
 }
 
-// cut gives each task whole pairs of panels, and few enough rows that there are tasks for all.
-func (j *quantMatmulJob) cut(threads int) {
-	j.matmulCall.cut(threads)
-	if j.panelsPerTask%pairPanels != 0 {
-		j.panelsPerTask += pairPanels - j.panelsPerTask%pairPanels
-		j.panelTasks = (j.w.panels() + j.panelsPerTask - 1) / j.panelsPerTask
+// quantBlockRows is the most rows of a block: every block unpacks the weights for itself.
+const quantBlockRows = 512
+
+// cut chooses the tasks, of whole pairs of panels.
+func (j *quantMatmulJob) cut() {
+	tall := j.d.micro.tall
+	if j.integers {
+		tall = j.d.micro.quant.tall
 	}
+	j.matmulCall.cut(tall, quantBlockRows)
+	j.panelsPerTask = (j.panelsPerTask + pairPanels - 1) / pairPanels * pairPanels
+	j.panelTasks = (j.w.panels() + j.panelsPerTask - 1) / j.panelsPerTask
 }
 
 func (j *quantMatmulJob) do(worker, task int) {

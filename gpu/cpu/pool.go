@@ -9,17 +9,50 @@ import (
 // nothing in the result.
 type job interface{ do(worker, task int) }
 
-// pool runs jobs on a fixed set of workers; the caller is worker 0. A worker that finds nothing to
-// do spins for a moment, because kernels follow one another within microseconds, then parks.
+// pool runs jobs on a fixed set of workers; the caller is worker 0. Each worker has an equal share
+// of the tasks, the same one for every job of so many tasks: kernels number theirs by rows, and so
+// a worker finds its rows in its cache. One that is through takes from the others, so nobody waits
+// for a worker that the system does not let run. A worker that finds nothing to do spins for a
+// moment, because kernels follow one another within microseconds, then parks.
 type pool struct {
-	job     job
-	tasks   int64
-	next    atomic.Int64
-	pending atomic.Int32
+	job     job // does not change while tasks are open
+	shares  []share
+	open    atomic.Int64 // tasks that are not done
 	round   atomic.Uint32
 	closed  atomic.Bool
 	workers []*gate // one for each but the caller
 	caller  *gate
+}
+
+// share is the tasks [front, back) that a worker has before it. It takes the first, others the
+// last.
+type share struct {
+	ends atomic.Uint64 // back<<32 | front
+	_    [56]byte      // shares do not lie in one cache line
+}
+
+// set gives tasks [front, back).
+func (s *share) set(front, back int) { s.ends.Store(uint64(back)<<32 | uint64(front)) }
+
+// take removes the first task, or the last.
+func (s *share) take(last bool) (task int, ok bool) {
+	for {
+		ends := s.ends.Load()
+		front, back := uint32(ends), uint32(ends>>32)
+		if front >= back {
+			return 0, false
+		}
+		task = int(front)
+		if last {
+			back--
+			task = int(back)
+		} else {
+			front++
+		}
+		if s.ends.CompareAndSwap(ends, uint64(back)<<32|uint64(front)) {
+			return task, true
+		}
+	}
 }
 
 const (
@@ -30,7 +63,7 @@ const (
 )
 
 func newPool(threads int) *pool {
-	p := &pool{caller: newGate()}
+	p := &pool{caller: newGate(), shares: make([]share, threads)}
 	for worker := 1; worker < threads; worker++ {
 		g := newGate()
 		p.workers = append(p.workers, g)
@@ -40,7 +73,7 @@ func newPool(threads int) *pool {
 }
 
 // threads is the number of workers, the caller included.
-func (p *pool) threads() int { return len(p.workers) + 1 }
+func (p *pool) threads() int { return len(p.shares) }
 
 // run does tasks [0, tasks) of j and returns when all are done.
 func (p *pool) run(tasks int, j job) {
@@ -50,42 +83,47 @@ func (p *pool) run(tasks int, j job) {
 		}
 		return
 	}
-	p.job, p.tasks = j, int64(tasks)
-	p.next.Store(0)
-	p.pending.Store(int32(len(p.workers)))
+	p.job = j
+	p.open.Store(int64(tasks))
+	for i := range p.shares {
+		p.shares[i].set(i*tasks/len(p.shares), (i+1)*tasks/len(p.shares))
+	}
 	p.round.Add(1)
 	for _, g := range p.workers {
 		g.open()
 	}
 	p.drain(0)
-	p.caller.wait(func() bool { return p.pending.Load() == 0 })
+	p.caller.wait(func() bool { return p.open.Load() == 0 })
 	p.job = nil
 }
 
-// drain takes tasks until there are none.
+// drain takes tasks until there are none: the worker's own, then what others have not begun.
 func (p *pool) drain(worker int) {
-	for {
-		task := p.next.Add(1) - 1
-		if task >= p.tasks {
-			return
+	for i := range p.shares {
+		s := &p.shares[(worker+i)%len(p.shares)]
+		for {
+			task, ok := s.take(i > 0)
+			if !ok {
+				break
+			}
+			p.job.do(worker, task)
+			if p.open.Add(-1) == 0 && worker > 0 {
+				p.caller.open()
+			}
 		}
-		p.job.do(worker, int(task))
 	}
 }
 
-// work is the life of one worker.
+// work is the life of one worker. It may sleep through a whole job.
 func (p *pool) work(g *gate, worker int) {
 	seen := uint32(0)
 	for {
 		g.wait(func() bool { return p.round.Load() != seen })
-		seen++
+		seen = p.round.Load()
 		if p.closed.Load() {
 			return
 		}
 		p.drain(worker)
-		if p.pending.Add(-1) == 0 {
-			p.caller.open()
-		}
 	}
 }
 

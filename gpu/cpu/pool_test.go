@@ -3,6 +3,7 @@ package cpu
 import (
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 )
@@ -50,3 +51,20 @@ func TestPool(t *testing.T) {
 		p.close()
 	}
 }
+
+// TestPoolWithoutAWorker: a worker that never comes to run holds nobody up, and a worker has the
+// same tasks in every job of as many.
+func TestPoolWithoutAWorker(t *testing.T) {
+	p := &pool{caller: newGate(), shares: make([]share, 3),
+		workers: []*gate{newGate(), newGate()}}
+	j := &order{}
+	p.run(9, j)
+	if want := []int{0, 1, 2, 5, 4, 3, 8, 7, 6}; !slices.Equal(j.tasks, want) {
+		t.Errorf("the only worker did %v, want %v", j.tasks, want)
+	}
+}
+
+// order is the tasks as one worker did them.
+type order struct{ tasks []int }
+
+func (j *order) do(_, task int) { j.tasks = append(j.tasks, task) }
