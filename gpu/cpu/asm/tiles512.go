@@ -95,8 +95,8 @@ func (g *generator) eachRow(rows, panels int, body func(i, at int)) {
 	}
 }
 
-// prefetchOwn writes PREFETCHW at(DX): the line comes for writing, so that another core's copy is gone
-// by the time of the store. The assembler does not know it.
+// prefetchOwn writes PREFETCHW at(DX), which the assembler does not know: the line comes for
+// writing, so that another core's copy is gone by the time of the store.
 func (g *generator) prefetchOwn(at int) {
 	g.p("BYTE $0x0f; BYTE $0x0d; BYTE $0x4a; BYTE $%d", at)
 }
