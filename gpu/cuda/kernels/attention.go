@@ -164,7 +164,7 @@ func (a Attention) Append(launches []Launch, t gpu.DType) []Launch {
 	p, s := a.Plan, a.Shape
 	if p.any > 0 {
 		l := launch(activation(attendAny, t), p.any, a.Heads, 32)
-		l.Shared = uint32(2*4*s.HeadDim + 4*32)
+		l.Shared = anyShared(s.HeadDim)
 		l.pointers(a.Dst, a.QKV, a.Layer).ints(int(s.DType)).pointers(a.Words).
 			ints(a.Heads, s.KVHeads, s.HeadDim, s.PageSize).floats(a.Scale, a.Cap).
 			ints(a.Window, a.Sinks)
@@ -218,3 +218,6 @@ func attentionShared(decode bool, dim int, long bool) int {
 	}
 	return bytes
 }
+
+// anyShared is the shared memory of the kernel of any shape.
+func anyShared(dim int) uint32 { return uint32(32*8 + 2*4*dim + 32*4) }

@@ -22,7 +22,7 @@ const MaxTopK = 256
 
 const (
 	topKThreads = 512
-	topKShared  = 256*4 + MaxTopK*8 + 32*4 + 4*4
+	topKShared  = 256*4 + MaxTopK*8 + 32*4 + 4*4 // struct Room of sample.cu
 )
 
 // TopK is the sampler's prefilter: the K largest numbers of a row, sorted from the largest, lower
