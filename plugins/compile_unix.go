@@ -26,7 +26,7 @@ func limitProcess() error {
 			return fmt.Errorf("limiting the compiling process: %w", err)
 		}
 	}
-	_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, compileNice) // Only a courtesy.
+	standBack(compileNice)
 	return nil
 }
 

@@ -25,13 +25,20 @@ type recalled struct {
 	spec   Spec
 }
 
-// remember writes down which modules decide now.
-func (h *Host) remember(swap Swap) {
-	entry := Past{Number: swap.Number, Policy: swap.To, Step: swap.Step, Since: time.Now()}
-	h.each(func(g *generation) {
+// entry is an arrangement as the history keeps it, without what only its swap knows.
+func (a arrangement) entry() Past {
+	entry := Past{Policy: a.label()}
+	a.each(func(g *generation) {
 		entry.Digests = append(entry.Digests, g.digest)
 		entry.modules = append(entry.modules, recalled{g.number, g.spec})
 	})
+	return entry
+}
+
+// remember writes down which modules decide now.
+func (h *Host) remember(entry Past, swap Swap) {
+	entry.Number, entry.Step, entry.Since = swap.Number, swap.Step, time.Now()
+	h.deciding = entry.Policy
 	h.past = append(h.past, entry)
 	h.trim()
 }

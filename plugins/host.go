@@ -68,6 +68,7 @@ type Host struct {
 	arrangement
 	previous arrangement
 	past     []Past   // oldest first, the latest one is what decides
+	deciding string   // the arrangement's label
 	answered *sandbox // whose answer the scheduler may be judging
 	judge    abi.Judge
 	shown    abi.View       // what the module that sets chunk lengths is shown
@@ -96,7 +97,7 @@ func New(o Options) (*Host, error) {
 	saver := newSaver(o.FaultDir, o.Tracer, o.Log)
 	return &Host{
 		log: o.Log, saver: saver, observer: o.Observer, rules: o.Rules.withDefaults(),
-		cuts: make([]abi.Decision, 0, o.Decisions),
+		cuts: make([]abi.Decision, 0, o.Decisions), past: make([]Past, 0, 16),
 		loader: loader{slots: o.Slots, decisions: o.Decisions, offered: o.Offered, log: o.Log,
 			drop: o.Observer.LogDropped, compiler: c, keeps: saver != nil},
 	}, nil

@@ -151,6 +151,7 @@ func (h *Host) change(result SwapResult, choose func() (arrangement, error)) (Sw
 	if err == nil {
 		soon.each((*generation).await)
 	}
+	entry := soon.entry() // Made before, for what allocates may have to help the collector.
 	h.mu.Lock()
 	begin := time.Now()
 	to, err := choose()
@@ -163,8 +164,11 @@ func (h *Host) change(result SwapResult, choose func() (arrangement, error)) (Sw
 		defer h.mu.Unlock()
 		return h.stay(), err
 	}
+	if to != soon {
+		entry = to.entry()
+	}
 	old := h.arrangement
-	swap := Swap{Result: result, From: old.label(), To: to.label(), Step: h.step}
+	swap := Swap{Result: result, From: h.deciding, To: entry.Policy, Step: h.step}
 	h.arrangement, h.previous, h.answered = to, old, nil
 	h.swaps++
 	swap.Number = h.swaps
@@ -173,7 +177,7 @@ func (h *Host) change(result SwapResult, choose func() (arrangement, error)) (Sw
 		swap.State += "; chunk lengths: " + state
 	}
 	h.place()
-	h.remember(swap)
+	h.remember(entry, swap)
 	h.admit()
 	swap.Pause = time.Since(begin)
 	h.mu.Unlock()

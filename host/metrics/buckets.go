@@ -1,5 +1,7 @@
 package metrics
 
+import "math"
+
 // The buckets are vLLM's where it has the same histogram, so that boards agree.
 
 func firstTokenBuckets() []float64 {
@@ -36,18 +38,24 @@ func stepTokenBuckets() []float64 {
 }
 
 // stepBuckets run from 10 µs to 10 s, policyBuckets from 1 µs to 10 ms, in steps of 1, 2.5 and 5.
-func stepBuckets() []float64   { return decades(1e-5, 6) }
-func policyBuckets() []float64 { return decades(1e-6, 4) }
+func stepBuckets() []float64   { return decades(-5, 6) }
+func policyBuckets() []float64 { return decades(-6, 4) }
 
 // fuelBuckets run from 1 000 to 1 000 000 000 units.
-func fuelBuckets() []float64 { return decades(1e3, 6) }
+func fuelBuckets() []float64 { return decades(3, 6) }
 
-// decades returns 1, 2.5 and 5 times each power of ten, and the power after the last.
-func decades(first float64, n int) []float64 {
-	var all []float64
-	for range n {
-		all = append(all, first, 2.5*first, 5*first)
-		first *= 10
+// decades returns 1, 2.5 and 5 times each of n powers of ten, from that exponent on, and the power
+// after the last. Each bound is the number that its decimal names, so that le="0.0001" matches.
+func decades(exponent, n int) []float64 {
+	scaled := func(x float64, e int) float64 {
+		if e < 0 {
+			return x / math.Pow10(-e) // Exact numbers, divided once.
+		}
+		return x * math.Pow10(e)
 	}
-	return append(all, first)
+	var all []float64
+	for e := exponent; e < exponent+n; e++ {
+		all = append(all, scaled(1, e), scaled(2.5, e), scaled(5, e))
+	}
+	return append(all, scaled(1, exponent+n))
 }
