@@ -137,6 +137,7 @@ var layout = []row{
 		pkg: "plugins", imports: "abi plugins/builtin plugins/fuel plugins/lint",
 		outside: "github.com/tetratelabs/wazero os/exec compile_unix.go:syscall " +
 			"compile_darwin.go:syscall golang.org/x/sys",
+		tests: "mutants_linux_test.go:syscall",
 	},
 	{
 		pkg:     "plugins/authortools",

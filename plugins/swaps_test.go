@@ -97,7 +97,7 @@ func TestSwapsBesideCompiler(t *testing.T) {
 	b.mock.fill(1000)
 	c := crowd{b: b, due: make(chan struct{}, 1), ended: make(chan error, 2),
 		walls: make([]time.Duration, 0, swaps*swapSteps/8)}
-	wasm := goSeed(t).wasm
+	wasm := goSeed(t, filepath.Join(t.TempDir(), "go.wasm")).wasm
 	go func() { c.ended <- c.bring(t.Context(), wasm) }()
 	go func() { c.ended <- c.decide() }()
 	var pauses []time.Duration
