@@ -76,10 +76,11 @@ fuzz: ## every fuzz target for FUZZTIME each
 	    go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$p || exit 1; \
 	  done; done
 
-# A GGUF file and llama-bench of a native Release build of llama.cpp.
+# A GGUF file and llama-bench of a native Release build of llama.cpp; llama-batched-bench beside it
+# measures what generates for several sequences at once.
 MODEL ?= model.gguf
 PEER ?= llama-bench
-BENCH ?= -p 512,2048 -n 64 --repeat 5
+BENCH ?= -p 512,2048,8192 -n 64 --batch 1,8,16 --repeat 5
 
 bench-peer: ## this engine and PEER on the same MODEL, round by round, with the ratios
 	go run ./cmd/engine bench --model $(MODEL) --peer $(PEER) --threads 2 $(BENCH)

@@ -20,7 +20,8 @@ func benchCommand() *cobra.Command {
 Without --url, loads a model in this process and prints how many tokens a second it takes in (pp)
 and generates (tg), with the labels of llama-bench: pp512 is a prompt of 512 tokens, "tg64 x8" are
 64 tokens of each of 8 sequences, "@ d2048" behind 2048 tokens. --peer runs llama-bench on the same
-file beside it, round by round, and prints the ratios.
+file beside it, round by round, and prints the ratios; of several sequences llama-batched-bench, if
+it lies beside llama-bench.
 
 With --kernels, measures the device's kernels one by one, on the shapes of SmolLM2-135M, against
 what loops of nothing but such work reach on this machine: arithmetic in GFLOP/s, reading in GB/s.

@@ -99,7 +99,7 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 	fmt.Fprintf(s.err, "%s · %s · %s · load %.1f\n", name, r.Machine.Processor, device.Name(),
 		r.Machine.LoadAtRun)
 	rounds := &benchRounds{benchModel: o, cases: cases, subject: subject, out: s.err,
-		threads: device.Threads(), ours: make([][]float64, len(cases)),
+		peer: newPeerBench(o, device.Threads()), ours: make([][]float64, len(cases)),
 		peers: make([][]float64, len(cases))}
 	for round := range o.repeat {
 		if err := rounds.once(ctx, round); err != nil {
@@ -145,7 +145,7 @@ type benchRounds struct {
 	cases       []bench.Case
 	subject     *bench.Subject
 	out         io.Writer
-	threads     int
+	peer        *peerBench
 	ours, peers [][]float64 // by case
 }
 
@@ -169,8 +169,8 @@ func (r *benchRounds) once(ctx context.Context, round int) error {
 		}
 		r.ours[i] = append(r.ours[i], rate)
 		line := fmt.Sprintf("round %d/%d  %-16v %9.2f tok/s", round+1, r.repeat, c, rate)
-		if r.peer != "" && c.Batch <= 1 {
-			peer, err := peerRate(ctx, r.benchModel, c, r.threads)
+		if r.peer.measures(c) {
+			peer, err := r.peer.rate(ctx, c)
 			if err != nil {
 				return err
 			}
@@ -185,7 +185,7 @@ func (r *benchRounds) once(ctx context.Context, round int) error {
 // table prints medians, and of a peer the ratios of the rounds.
 func (r *benchRounds) table(out io.Writer, result *bench.Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if r.peer == "" {
+	if r.peer.single == "" {
 		fmt.Fprintln(w, "TEST\tTOK/S\tSPREAD")
 	} else {
 		fmt.Fprintln(w, "TEST\tTOK/S\tSPREAD\tPEER\tRATIO\tLEAST\tMOST")

@@ -5,17 +5,57 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 
 	"github.com/kvrelay/engine/host/bench"
 )
 
-// peerRate runs llama-bench once on the same file and with as many threads, flash attention on.
-func peerRate(ctx context.Context, o *benchModel, c bench.Case, threads int) (float64, error) {
-	args := []string{"-m", o.path, "-t", strconv.Itoa(threads), "-fa", "1", "-r", "1", "-o", "json",
-		"-p", strconv.Itoa(c.Prompt), "-n", strconv.Itoa(c.Generate), "-d", strconv.Itoa(c.Depth)}
-	out, err := exec.CommandContext(ctx, o.peer, args...).Output()
+// peerBatched is llama.cpp's measure of several sequences at once; llama-bench has one at a time.
+const peerBatched = "llama-batched-bench"
+
+// peerBench is llama.cpp on the same file and with as many threads, flash attention on.
+type peerBench struct {
+	single, batched string // "" of what is not there
+	model           string
+	threads         int
+}
+
+// newPeerBench looks for the batched measure beside the other one.
+func newPeerBench(o *benchModel, threads int) *peerBench {
+	p := &peerBench{single: o.peer, model: o.path, threads: threads}
+	path, err := exec.LookPath(o.peer)
+	if err != nil {
+		return p // Running it says what is wrong.
+	}
+	beside := filepath.Join(filepath.Dir(path), peerBatched+filepath.Ext(path))
+	if _, err := os.Stat(beside); err == nil {
+		p.batched = beside
+	}
+	return p
+}
+
+// measures reports whether the peer has a case: none at all without a peer.
+func (p *peerBench) measures(c bench.Case) bool {
+	return p.single != "" && (c.Batch <= 1 || p.batched != "" && c.Prompt == 0)
+}
+
+// rate runs the peer once: tokens a second.
+func (p *peerBench) rate(ctx context.Context, c bench.Case) (float64, error) {
+	program, args, key := p.single, []string{"-m", p.model, "-t", strconv.Itoa(p.threads),
+		"-fa", "1", "-r", "1", "-o", "json", "-p", strconv.Itoa(c.Prompt),
+		"-n", strconv.Itoa(c.Generate), "-d", strconv.Itoa(c.Depth)}, "avg_ts"
+	if c.Batch > 1 {
+		before := max(c.Depth, 1) // A sequence begins with a token.
+		program, key = p.batched, "speed_tg"
+		args = []string{"-m", p.model, "-t", strconv.Itoa(p.threads),
+			"-tb", strconv.Itoa(p.threads), "-fa", "on", "--output-format", "jsonl",
+			"-c", strconv.Itoa(c.Batch * (before + c.Generate)), "-npp", strconv.Itoa(before),
+			"-ntg", strconv.Itoa(c.Generate), "-npl", strconv.Itoa(c.Batch)}
+	}
+	out, err := exec.CommandContext(ctx, program, args...).Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
@@ -23,14 +63,29 @@ func peerRate(ctx context.Context, o *benchModel, c bench.Case, threads int) (fl
 		}
 		return 0, fmt.Errorf("run the peer: %w", err)
 	}
-	var rows []struct {
-		Rate float64 `json:"avg_ts"`
+	rate, err := peerRate(out, key)
+	if err != nil {
+		return 0, fmt.Errorf("%v: what %s wrote: %w", c, filepath.Base(program), err)
 	}
+	return rate, nil
+}
+
+// peerRate reads the one rate of what a peer wrote: a list of rows, or a row alone.
+func peerRate(out []byte, key string) (float64, error) {
+	var rows []map[string]any
 	if err := json.Unmarshal(out, &rows); err != nil {
-		return 0, fmt.Errorf("what the peer wrote is not llama-bench's JSON: %w", err)
+		var row map[string]any
+		if err := json.Unmarshal(out, &row); err != nil {
+			return 0, fmt.Errorf("not its JSON: %w", err)
+		}
+		rows = append(rows, row)
 	}
-	if len(rows) != 1 || !(rows[0].Rate > 0) {
-		return 0, fmt.Errorf("the peer measured %d rows for %v, not one", len(rows), c)
+	if len(rows) != 1 {
+		return 0, fmt.Errorf("%d rows, not one", len(rows))
 	}
-	return rows[0].Rate, nil
+	rate, _ := rows[0][key].(float64)
+	if !(rate > 0) {
+		return 0, fmt.Errorf("no rate %q in its row", key)
+	}
+	return rate, nil
 }

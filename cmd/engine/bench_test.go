@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,6 +94,70 @@ func TestFarBytes(t *testing.T) {
 	}
 	if got := farBytes(root); got != 2*96<<20 {
 		t.Errorf("a cache of 96 MiB: %d", got)
+	}
+}
+
+// asPeer makes this program play the peers that lie in the folder it names.
+const asPeer = "ENGINE_TEST_AS_PEER"
+
+// peerMain answers as the file says that is called like this program, if that knows the arguments.
+func peerMain(folder string) int {
+	text, err := os.ReadFile(filepath.Join(folder, filepath.Base(os.Args[0])+".txt"))
+	want, answer, _ := strings.Cut(string(text), "\n")
+	args := strings.Join(os.Args[1:], " ")
+	if err != nil || !strings.HasSuffix(args, want) {
+		fmt.Fprintln(os.Stderr, args)
+		return 9
+	}
+	fmt.Println(answer)
+	return 0
+}
+
+// TestBenchPeer compares with programs that write what the peers write, and take no other arguments
+// than theirs.
+func TestBenchPeer(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	t.Setenv(asPeer, folder)
+	play := func(name, args, answer string) string {
+		path := filepath.Join(folder, name)
+		err := os.WriteFile(path+".txt", []byte(args+"\n"+answer), 0o600)
+		if _, missing := os.Lstat(path); missing != nil && err == nil {
+			err = os.Symlink(self, path)
+		}
+		if err != nil {
+			t.Skip("no symbolic links: ", err)
+		}
+		return path
+	}
+	model := filepath.Join(folder, "m.gguf")
+	got := invoke(t, "", "quantize", "../../host/model/embedded/checkpoint", model)
+	if got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	single := play("llama-bench", "-t 1 -fa 1 -r 1 -o json -p 0 -n 3 -d 0", `[{"avg_ts": 2.5}]`)
+	run := func() result {
+		return invoke(t, "", "bench", "--model", model, "-p", "0", "-n", "3", "--batch", "1,4",
+			"-t", "1", "--repeat", "2", "--peer", single)
+	}
+	if got = run(); got.code != 0 || strings.Count(got.err, "peer      2.50") != 2 {
+		t.Errorf("one sequence alone has a peer: %+v", got)
+	}
+	batched := "-t 1 -tb 1 -fa on --output-format jsonl -c 16 -npp 1 -ntg 3 -npl 4"
+	play(peerBatched, batched, `{"speed_tg": 7.5}`)
+	if got = run(); got.code != 0 || strings.Count(got.err, "peer      7.50") != 2 {
+		t.Errorf("four sequences have one, too: %+v", got)
+	}
+	play(peerBatched, batched, `{"speed_pp": 7.5}`)
+	if got = run(); got.code != 1 || !strings.Contains(got.err, `no rate "speed_tg"`) {
+		t.Errorf("%+v", got)
+	}
+	play(peerBatched, "nothing", "")
+	if got = run(); got.code != 1 || !strings.Contains(got.err, "run the peer: exit status 9: -m") {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	if folder := os.Getenv(asPeer); folder != "" {
+		os.Exit(peerMain(folder))
+	}
 	os.Exit(m.Run())
 }
 
