@@ -26,12 +26,17 @@ it lies beside llama-bench.
 With --kernels, measures the device's kernels one by one, on the shapes of SmolLM2-135M, against
 what loops of nothing but such work reach on this machine: arithmetic in GFLOP/s, reading in GB/s.
 
+With --serving, starts an engine in this process and compares what it serves to --streams requests
+at once, over HTTP and from a load generator in a niced process, with the model's bare loop on as
+many sequences; and tells the parts of the time that the stages of the engine's loop take.
+
 With --url, sends requests to a server that speaks OpenAI's API: at --rate a second (Poisson) or
 --streams at once. Prompts are token ids that the server's /tokenize gives. The table is that of
 vLLM's own benchmark.`,
 		Example: `  engine bench --model model.gguf -p 512,2048 -n 64 --batch 1,8
   engine bench --model model.gguf --peer llama.cpp/build/bin/llama-bench
   engine bench --kernels --dtype f16,q8_0 --rows 1,16,512 --threads 2
+  engine bench --serving --model model.gguf --streams 16
   engine bench --url http://127.0.0.1:8080 --streams 16 --requests 200 --in 512 --out 128
   engine bench --url http://127.0.0.1:8080 --rate 2 --duration 60s --slo ttft=2s,tpot=80ms
   engine bench compare before.json after.json --least 0.97`,
@@ -41,7 +46,7 @@ vLLM's own benchmark.`,
 			return o.run(cmd.Context(), s)
 		},
 		Annotations: map[string]string{exits: "1 2 69", usages: "engine bench [--model PATH]\n" +
-			"engine bench --kernels\nengine bench --url URL\n" +
+			"engine bench --kernels\nengine bench --serving [--model PATH]\nengine bench --url URL\n" +
 			"engine bench compare BEFORE.json AFTER.json"},
 	}
 	o.flags(cmd)
@@ -54,10 +59,12 @@ type benchOptions struct {
 	benchModel
 	benchKernels
 	benchLoad
+	benchServing
 	json, page string
 }
 
 func (o *benchOptions) flags(cmd *cobra.Command) {
+	o.benchServing.benchModel, o.benchServing.benchLoad = &o.benchModel, &o.benchLoad
 	f := cmd.Flags()
 	f.StringVar(&o.path, "model", "",
 		"`PATH` of a folder or GGUF file, or ORG/NAME; default: embedded")
@@ -75,6 +82,7 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&o.dtypes, "dtype", nil, "`TYPES` of weights for --kernels; default: all")
 	f.IntSliceVar(&o.rows, "rows", []int{1, 2, 4, 8, 16, 32, 64, 128, 512},
 		"rows of a batch for --kernels")
+	f.BoolVar(&o.serving, "serving", false, "compare the model's bare loop with a whole engine")
 	f.StringVar(&o.url, "url", "", "`URL` of a server to load")
 	f.StringVar(&o.key, "key", "", "API `KEY`; default: $OPENAI_API_KEY")
 	f.StringVar(&o.name, "served-model", "", "`NAME` of the model; default: the first listed")
@@ -104,6 +112,8 @@ func (o *benchOptions) run(ctx context.Context, s streams) error {
 		measure = func(ctx context.Context, s streams) (*bench.Result, error) {
 			return o.benchKernels.run(ctx, s, &o.benchModel)
 		}
+	case o.serving:
+		measure = o.benchServing.run
 	case o.url != "":
 		measure = o.benchLoad.run
 	}

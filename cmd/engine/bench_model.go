@@ -131,8 +131,7 @@ func (o *benchModel) load(device *cpu.Device, out io.Writer) (*model.Model, stri
 		return nil, "", err
 	}
 	for _, c := range o.cases() {
-		if n := c.Depth + c.Prompt + c.Generate; n > m.Config().Context {
-			err := fmt.Errorf("%v takes %d positions, the model has %d", c, n, m.Config().Context)
+		if err := fits(c, m); err != nil {
 			return nil, "", errors.Join(err, m.Close())
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,6 +75,41 @@ func TestBenchKernels(t *testing.T) {
 	}
 	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "of limit") {
 		t.Error("the page:", err)
+	}
+}
+
+// TestBenchServing compares a whole engine with its model. A generator that the system does not let
+// run hears all tokens at once and cannot tell a rate, which is said and tried again.
+func TestBenchServing(t *testing.T) {
+	t.Setenv(asEngine, "1") // of the process that makes the load
+	file := filepath.Join(t.TempDir(), "a.json")
+	var got result
+	eventually(t, 4*patience, func() error {
+		got = invoke(t, "", "bench", "--serving", "--streams", "1", "--in", "8", "--out", "300",
+			"--repeat", "1", "-t", "2", "--json", file)
+		if got.code == 1 && strings.Contains(got.err, "never all under way at once") {
+			return errors.New(got.err)
+		}
+		return nil
+	})
+	if got.code != 0 || !strings.Contains(got.out, "served of bare") {
+		t.Fatalf("%+v", got)
+	}
+	saved, err := bench.Read(file)
+	if err != nil || saved.Kind != "serving" || len(saved.Rows) != 4+5 {
+		t.Fatalf("%v: %+v", err, saved)
+	}
+	whole := 0.0
+	for _, r := range saved.Rows {
+		if !(r.Value > 0) && r.Name != "load generator" {
+			t.Errorf("%+v", r)
+		}
+		if strings.Contains(r.Name, ": ") {
+			whole += r.Value
+		}
+	}
+	if whole < 99.9 || whole > 100.1 {
+		t.Errorf("the stages are %v %% of the loop's time", whole)
 	}
 }
 
@@ -170,6 +206,7 @@ func TestBenchRefuses(t *testing.T) {
 		"--peer needs --model":      {"--peer", "llama-bench"},
 		"no such type of weights":   {"--kernels", "--dtype", "q9"},
 		"--rows 0: from 1":          {"--kernels", "--rows", "0"},
+		"do not go with it":         {"--serving", "--rate", "2"},
 		"exclude each other":        {"--url", "http://a", "--rate", "1", "--streams", "2"},
 		`"ttft" is not ttft=2s`:     {"--url", "http://127.0.0.1:1", "--slo", "ttft"},
 		"unknown instruction set":   {"--isa", "mmx"},

@@ -293,3 +293,53 @@ func TestResultAndCompare(t *testing.T) {
 		t.Error(out.String(), err)
 	}
 }
+
+// TestSteady: the rate counts from the last first token to the first last one.
+func TestSteady(t *testing.T) {
+	ms := func(list ...int) (gaps []time.Duration) {
+		for _, n := range list {
+			gaps = append(gaps, time.Duration(n)*time.Millisecond)
+		}
+		return gaps
+	}
+	early := Answer{First: 100 * time.Millisecond, Gaps: ms(100, 100, 100), Out: 4}
+	late := Answer{Began: 50 * time.Millisecond, First: 200 * time.Millisecond,
+		Gaps: ms(100, 100, 100), Out: 8} // two tokens a piece
+	// Between 250 and 400 ms come pieces at 300 and 400, and one of two tokens at 350.
+	if got := steady([]Answer{early, late}); math.Abs(got-4/0.15) > 1e-9 {
+		t.Errorf("%v tokens a second", got)
+	}
+	failed, apart := late, late
+	failed.Err, apart.Began = errors.New("gone"), time.Second
+	for name, list := range map[string][]Answer{"none": nil, "failed": {early, failed},
+		"one after the other": {early, apart}} {
+		if got := steady(list); got != 0 {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for _, p := range []Plan{{Streams: 2}, {Streams: 2, Requests: 3}, {Rate: 1, Requests: 1}} {
+		if p.atOnce() {
+			t.Errorf("%+v begins all at once", p)
+		}
+	}
+}
+
+func TestStageShares(t *testing.T) {
+	series := func(stage string) string {
+		return `engine_step_seconds_sum{model="m",role="all",stage="` + stage + `"}`
+	}
+	before := map[string]float64{series("run"): 5, series("plan"): 1}
+	after := map[string]float64{series("run"): 8, series("plan"): 1.5, series("commit"): 0.5,
+		series("other"): 9}
+	got := StageShares(before, after)
+	if len(got) != 5 || got["run"] != 0.75 || got["plan"] != 0.125 || got["commit"] != 0.125 {
+		t.Errorf("%v", got)
+	}
+	rows := ServingRows([]Serving{{Bare: 10, Served: 8, Generator: 0.02, Stages: got},
+		{Bare: 10, Served: 9, Generator: 0.04, Stages: got}})
+	for i, want := range []float64{10, 8.5, 85, 3, 0, 12.5, 75, 12.5, 0} {
+		if math.Abs(rows[i].Value-want) > 1e-9 {
+			t.Errorf("%+v, want %v", rows[i], want)
+		}
+	}
+}

@@ -177,23 +177,34 @@ func (a Answer) ended(err error) Answer {
 	return a
 }
 
-// Busy reads how many requests the server has running and waiting, from its /metrics; false when it
-// does not say.
-func (c *Client) Busy(ctx context.Context) (float64, bool) {
+// Series reads the server's /metrics: values by name, labels included. false when it has none.
+func (c *Client) Series(ctx context.Context) (map[string]float64, bool) {
 	r, err := c.send(ctx, "GET", "/metrics", nil)
 	if err != nil {
-		return 0, false
+		return nil, false
 	}
 	defer r.Body.Close()
-	busy, found := 0.0, false
+	series := map[string]float64{}
 	lines := bufio.NewScanner(io.LimitReader(r.Body, maxAnswer))
 	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		name, _, _ = strings.Cut(name, "{")
-		if name != "engine_requests_running" && name != "engine_requests_waiting" {
+		at := strings.LastIndexByte(lines.Text(), ' ')
+		if at < 0 || lines.Text()[0] == '#' {
 			continue
 		}
-		if x, err := strconv.ParseFloat(value, 64); err == nil {
+		if x, err := strconv.ParseFloat(lines.Text()[at+1:], 64); err == nil {
+			series[lines.Text()[:at]] = x
+		}
+	}
+	return series, true
+}
+
+// Busy reads how many requests the server has running and waiting, from its /metrics; false when it
+// does not say.
+func (c *Client) Busy(ctx context.Context) (busy float64, found bool) {
+	series, _ := c.Series(ctx)
+	for name, x := range series {
+		name, _, _ = strings.Cut(name, "{")
+		if name == "engine_requests_running" || name == "engine_requests_waiting" {
 			busy, found = busy+x, true
 		}
 	}

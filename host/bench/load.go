@@ -81,6 +81,9 @@ type Load struct {
 	ITL    []float64 `json:"itl_ms"`
 	E2E    []float64 `json:"e2e_ms"`
 	Second []float64 `json:"tokens_by_second"` // output, since the beginning
+	// Steady is the output tokens a second between the last first token and the first last one, of
+	// a load that begins all of its requests at once; 0 of any other.
+	Steady float64 `json:"steady_tokens_per_second,omitempty"`
 }
 
 // Targets are what a good request keeps; 0 means any.
@@ -127,6 +130,7 @@ func (d *Driver) Run(ctx context.Context, p Plan) (*Load, error) {
 	}
 	r.wait.Wait()
 	r.load.Elapsed = time.Since(r.begun)
+	r.load.Steady = steady(r.answers)
 	if d.Ended != nil {
 		d.Ended()
 	}
@@ -144,7 +148,12 @@ type drive struct {
 	load   *Load
 	begunN int
 	common []int32
+	// answers are kept where all requests begin at once.
+	answers []Answer
 }
+
+// atOnce says whether all requests begin at once.
+func (p Plan) atOnce() bool { return p.Streams > 0 && p.Requests > 0 && p.Requests <= p.Streams }
 
 // more says whether another request may begin.
 func (r *drive) more() bool {
@@ -226,6 +235,9 @@ func (r *drive) one(ctx context.Context, a Ask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.load.add(answer, r.Targets)
+	if r.plan.atOnce() {
+		r.answers = append(r.answers, answer)
+	}
 	if r.Done != nil {
 		r.Done(r.load.Requests)
 	}
@@ -300,6 +312,35 @@ func (l *Load) add(a Answer, t Targets) {
 		l.Good++
 	}
 	l.spread(a)
+}
+
+// steady is the rate while all answers are under way; 0 where some failed or they never were.
+func steady(answers []Answer) float64 {
+	from, to := time.Duration(0), time.Duration(math.MaxInt64)
+	for _, a := range answers {
+		if a.Err != nil || a.HungUp {
+			return 0
+		}
+		end := a.Began + a.First
+		from = max(from, end)
+		for _, g := range a.Gaps {
+			end += g
+		}
+		to = min(to, end)
+	}
+	tokens := 0.0
+	for _, a := range answers {
+		share, at := float64(a.Out)/float64(len(a.Gaps)+1), a.Began+a.First
+		for _, g := range a.Gaps {
+			if at += g; at > from && at <= to {
+				tokens += share
+			}
+		}
+	}
+	if len(answers) == 0 || to <= from {
+		return 0
+	}
+	return tokens / (to - from).Seconds()
 }
 
 // spread adds an answer's tokens to the seconds in which its pieces came.

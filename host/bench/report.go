@@ -40,6 +40,9 @@ func (l *Load) Rows() []Row {
 		{Name: "Goodput", Unit: "req/s", Value: float64(l.Good) / s},
 		{Name: "Failed requests", Unit: "", Value: float64(l.Failed), Lower: true},
 	}
+	if l.Steady > 0 {
+		rows = append(rows, Row{Name: "Steady output throughput", Unit: "tok/s", Value: l.Steady})
+	}
 	for _, m := range l.metrics() {
 		if len(m.samples) == 0 {
 			continue

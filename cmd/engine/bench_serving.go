@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/kvrelay/engine/host/bench"
+	"github.com/kvrelay/engine/host/model"
+)
+
+// benchServing compares the model's bare loop with a whole engine on the same weights.
+type benchServing struct {
+	serving bool
+	*benchModel
+	*benchLoad
+}
+
+// generatorNice is how far the load generator steps back behind the engine.
+const generatorNice = "19"
+
+// check completes what was asked for.
+func (o *benchServing) check() error {
+	p := &o.plan
+	if p.Streams == 0 {
+		p.Streams = 16
+	}
+	if p.In == 0 {
+		p.In = 32
+	}
+	switch {
+	case o.repeat < 1 || p.Streams < 1 || p.In < 1 || p.Out < 2:
+		return usageError("--repeat, --streams and --in are at least 1, --out at least 2")
+	case p.Rate > 0 || p.Requests > 0 || p.Duration > 0 || p.Cancel > 0 || o.trace != "":
+		return usageError("--serving begins --streams requests at once; --rate, --requests, " +
+			"--duration, --cancel and --trace do not go with it")
+	}
+	return nil
+}
+
+// settings are the file of the engine that is measured: the defaults but for its addresses and what
+// the flags say.
+func (o *benchServing) settings(folder string) string {
+	threads := `"auto"`
+	if o.threads > 0 {
+		threads = strconv.Itoa(o.threads)
+	}
+	path := o.path
+	if absolute, err := filepath.Abs(path); err == nil && path != "" && fileExists(path) {
+		path = absolute // The file's own folder is another one.
+	}
+	return fmt.Sprintf("[node]\nname = \"bench\"\nstate_dir = %q\n\n[listen]\n"+
+		"api = \"127.0.0.1:0\"\nadmin = \"\"\ninternal = \"\"\n\n[model]\npath = %q\n\n"+
+		"[backend]\nthreads = %s\nisa = %q\nactivations = %q\n\n"+
+		"[scheduler]\nmax_num_seqs = %d\n", filepath.Join(folder, "state"), path, threads, o.isa,
+		o.activations, max(64, o.plan.Streams))
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// run starts an engine in this process and measures round by round.
+func (o *benchServing) run(ctx context.Context, s streams) (*bench.Result, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	folder, err := os.MkdirTemp("", "engine-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "engine.toml")
+	if err := os.WriteFile(file, []byte(o.settings(folder)), 0o600); err != nil {
+		return nil, err
+	}
+	cfg, _, err := loadConfig(file)
+	if err != nil {
+		return nil, err
+	}
+	i := &instance{file: file, cfg: cfg, level: new(slog.LevelVar), log: slog.New(
+		slog.DiscardHandler), stall: cfg.Scheduler.Stall, shutdown: cfg.Shutdown}
+	defer i.close()
+	if err := i.open(ctx, streams{s.in, io.Discard, s.err}); err != nil {
+		return nil, err
+	}
+	rounds, err := o.rounds(ctx, i, folder, s.err)
+	if err != nil {
+		return nil, err
+	}
+	r := &bench.Result{Kind: "serving", Subject: fmt.Sprintf("%s, %s of %d tokens behind %d",
+		i.model.api.Names[0], plural(o.plan.Streams, "stream"), o.plan.Out, o.plan.In),
+		Rows: bench.ServingRows(rounds), Machine: thisMachine(runtime.GOMAXPROCS(0))}
+	r.Machine.Device = i.model.device.Name()
+	return r, bench.WriteServing(s.out, r.Rows)
+}
+
+// rounds measures the bare loop and the engine by turns.
+func (o *benchServing) rounds(
+	ctx context.Context, i *instance, folder string, out io.Writer,
+) ([]bench.Serving, error) {
+	bare, err := i.model.model.Share()
+	if err != nil {
+		return nil, err
+	}
+	defer bare.Close()
+	begun := time.Now()
+	subject := &bench.Subject{Model: bare, Vocabulary: bare.Config().Vocabulary,
+		PageSize: benchPageSize, MaxRows: bare.MaxRows(),
+		Clock: func() time.Duration { return time.Since(begun) }}
+	c := bench.Case{Generate: o.plan.Out, Batch: o.plan.Streams, Depth: o.plan.In}
+	if err := fits(c, bare); err != nil {
+		return nil, err
+	}
+	if _, err := bare.NewKV(subject.Pages([]bench.Case{c}), benchPageSize); err != nil {
+		return nil, err
+	}
+	url := "http://" + i.servers.api
+	client := &bench.Client{Base: url, HTTP: http.DefaultClient}
+	fmt.Fprintf(out, "%s · %s · %s · load %.1f\n", i.model.api.Names[0], processorName(),
+		i.model.device.Name(), thisMachine(0).LoadAtRun)
+	var rounds []bench.Serving
+	for round := range o.repeat + 1 { // The first warms up.
+		var s bench.Serving
+		if s.Bare, err = subject.Once(c, uint64(round)); err != nil {
+			return nil, err
+		}
+		before, _ := client.Series(ctx)
+		if err := o.drive(ctx, url, folder, uint64(round), &s); err != nil {
+			return nil, err
+		}
+		after, _ := client.Series(ctx)
+		s.Stages = bench.StageShares(before, after)
+		if round == 0 {
+			continue
+		}
+		rounds = append(rounds, s)
+		fmt.Fprintf(out, "round %d/%d  bare %9.2f tok/s   served %9.2f   %5.1f %%   generator "+
+			"%.1f %% of the processors\n", round, o.repeat, s.Bare, s.Served, 100*s.Ratio(),
+			100*s.Generator)
+	}
+	return rounds, nil
+}
+
+// drive loads the engine from a process of its own and waits for its end.
+func (o *benchServing) drive(
+	ctx context.Context, url, folder string, seed uint64, s *bench.Serving,
+) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(folder, "load.json")
+	args := []string{self, "bench", "--url", url, "--warmup", "0", "--json", file,
+		"--streams", strconv.Itoa(o.plan.Streams), "--requests", strconv.Itoa(o.plan.Streams),
+		"--in", strconv.Itoa(o.plan.In), "--out", strconv.Itoa(o.plan.Out),
+		"--seed", strconv.FormatUint(seed, 10)}
+	if nice, err := exec.LookPath("nice"); err == nil {
+		args = append([]string{nice, "-n", generatorNice}, args...)
+	}
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
+	// One processor: what it looks for others to run its goroutines on is taken from the engine.
+	command.Env = append(os.Environ(), "GOMAXPROCS=1")
+	begun := time.Now()
+	if text, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("the load generator: %w: %.500s", err, text)
+	}
+	used := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
+	s.Generator = used.Seconds() / time.Since(begun).Seconds() / float64(runtime.NumCPU())
+	load, err := bench.Read(file)
+	switch {
+	case err != nil:
+		return err
+	case load.Load == nil || load.Load.Steady == 0:
+		return errors.New("the streams were never all under way at once: give them more --out")
+	}
+	s.Served = load.Load.Steady
+	return nil
+}
+
+// fits wants the model to have room for a case.
+func fits(c bench.Case, m *model.Model) error {
+	if n := c.Depth + c.Prompt + c.Generate; n > m.Config().Context {
+		return fmt.Errorf("%v takes %d positions, the model has %d", c, n, m.Config().Context)
+	}
+	return nil
+}
