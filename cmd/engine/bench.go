@@ -46,8 +46,8 @@ vLLM's own benchmark.`,
 			return o.run(cmd.Context(), s)
 		},
 		Annotations: map[string]string{exits: "1 2 69", usages: "engine bench [--model PATH]\n" +
-			"engine bench --kernels\nengine bench --serving [--model PATH]\nengine bench --url URL\n" +
-			"engine bench compare BEFORE.json AFTER.json"},
+			"engine bench --kernels\nengine bench --serving [--model PATH]\n" +
+			"engine bench --url URL\nengine bench compare BEFORE.json AFTER.json"},
 	}
 	o.flags(cmd)
 	cmd.AddCommand(benchCompareCommand())
@@ -75,7 +75,7 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 	f.IntVar(&o.repeat, "repeat", 5, "rounds")
 	f.IntVarP(&o.threads, "threads", "t", 0, "threads; default: as the engine takes")
 	f.StringVar(&o.isa, "isa", "auto",
-		"instructions: auto, avx512, avx2, plain; several for --kernels")
+		"instructions: auto, avx512, avx2, plain; or several")
 	f.StringVar(&o.activations, "activations", "int8", "for quantised weights: int8, f32")
 	f.StringVar(&o.peer, "peer", "", "`PATH` of llama-bench, for the same file in every round")
 	f.BoolVar(&o.kernels, "kernels", false, "measure the kernels of the device")

@@ -52,13 +52,16 @@ func (k *Kernels) attentions() ([]KernelResult, error) {
 	return results, nil
 }
 
-// attention measures one batch. Each layer has keys and values of its own, so they come from memory
-// where all of them are more than the caches hold.
+// attention measures one batch on as many layers as the model has, or as are more than the caches
+// hold. Each has keys and values of its own, which then come from memory.
 func (k *Kernels) attention(dtype gpu.DType, c attentionCase) ([]KernelResult, error) {
 	s := k.Shape
 	each := (c.depth + c.rows + kernelPage - 1) / kernelPage
-	kv, err := k.Device.AllocKV(gpu.KVShape{Layers: s.Layers, Pages: c.sequences * each,
-		PageSize: kernelPage, KVHeads: s.KVHeads, HeadDim: s.HeadDim, DType: dtype})
+	shape := gpu.KVShape{Pages: c.sequences * each, PageSize: kernelPage, KVHeads: s.KVHeads,
+		HeadDim: s.HeadDim, DType: dtype}
+	layer := c.sequences * (c.depth + c.rows) * shape.TokenBytes()
+	shape.Layers = min(s.Layers, k.Far/layer+1)
+	kv, err := k.Device.AllocKV(shape)
 	if err != nil {
 		return nil, err
 	}
@@ -84,18 +87,17 @@ func (k *Kernels) attention(dtype gpu.DType, c attentionCase) ([]KernelResult, e
 		a.Sequences = append(a.Sequences, q)
 	}
 	seen := float64(rows) * (float64(c.depth) + float64(c.rows+1)/2) // keys, by all rows
-	kvBytes := c.sequences * (c.depth + c.rows) * kv.Shape().TokenBytes()
 	bandwidth := k.Limits.Cache
-	if kvBytes*s.Layers > k.Far {
+	if layer*shape.Layers > k.Far {
 		bandwidth = k.Limits.Memory
 	}
 	return k.sample([]call{{
 		name:       fmt.Sprintf("attention %v %v", dtype, c),
 		operations: 4 * seen * float64(s.Heads*s.HeadDim),
-		bytes:      float64(kvBytes) + 4*float64(rows*(s.Heads+s.Heads)*s.HeadDim),
+		bytes:      float64(layer) + 4*float64(rows*(s.Heads+s.Heads)*s.HeadDim),
 		compute:    k.Limits.FMA, bandwidth: bandwidth,
 		run: func(i int) error {
-			a.Layer = i % s.Layers
+			a.Layer = i % shape.Layers
 			return k.Device.Attention(a)
 		},
 	}})
