@@ -101,6 +101,14 @@ type Kernels interface {
 	UnpackKV(kv KV, r KVRange, src []byte) error
 }
 
+// Gater is a device that computes gates and ups and their GLU in one go, without a way through
+// memory for the former.
+type Gater interface {
+	// MatMulGLU gives the bits of MatMul and then GLU, whose GateUp is the product's Dst. What that
+	// buffer holds afterwards is not said. The product does not accumulate.
+	MatMulGLU(MatMulArgs, GLUArgs) error
+}
+
 // NormArgs: y = x / sqrt(mean(x²) + Eps) * (Weight + WeightOffset), for Rows·Groups vectors of
 // length Dim. Row r starts at r*Stride of X and of Dst; its Groups vectors follow one another
 // (QK-norm has one group a head, everything else has 1). Dst may be X.

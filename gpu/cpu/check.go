@@ -77,6 +77,14 @@ func checkMatMul(a gpu.MatMulArgs) error {
 		fits("matmul: destination", a.Dst, a.Rows, a.W.Rows()))
 }
 
+func checkGated(m gpu.MatMulArgs, g gpu.GLUArgs) error {
+	if m.Dst != g.GateUp || m.Rows != g.Rows || m.W.Rows() != 2*g.Width || m.Accumulate {
+		return fmt.Errorf("gated matmul: %d outputs of %d rows for a glu of width %d on %d rows, "+
+			"accumulating %t", m.W.Rows(), m.Rows, g.Width, g.Rows, m.Accumulate)
+	}
+	return nil
+}
+
 func checkPack(parts []gpu.Tensor) error {
 	if len(parts) == 0 {
 		return fmt.Errorf("pack: no tensors")

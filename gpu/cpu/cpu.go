@@ -48,6 +48,7 @@ type Device struct {
 	embed        embedJob
 	norm         normJob
 	matmul       matmulJob
+	gated        gatedJob
 	quantMatmul  quantMatmulJob
 	quantiseRows quantiseJob
 	rope         ropeJob
@@ -123,9 +124,10 @@ func (d *Device) Close() error {
 
 // scratch is what one worker needs for itself.
 type scratch struct {
-	call      tile                          // the arguments of the kernel being called
-	init, out [tileRows * panelRows]float32 // start and result of a ragged tile
-	squares   [normLanes]float64
+	call       tile                          // the arguments of the kernel being called
+	init, out  [tileRows * panelRows]float32 // start and result of a ragged tile
+	gates, ups [tileRows][gatedWidth]float32 // of one tile
+	squares    [normLanes]float64
 
 	// Attention: scores of the lines of one tile, and state of all lines of a task.
 	scores    [tileRows * scoreStride]float32

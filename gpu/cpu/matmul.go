@@ -19,7 +19,7 @@ func (d *Device) MatMul(a gpu.MatMulArgs) error {
 	w := a.W.(*matrix)
 	for _, part := range w.parts {
 		call := matmulCall{d: d, w: part, x: floats(a.X), dst: floats(a.Dst), rows: a.Rows,
-			outputs: w.rows, accumulate: a.Accumulate}
+			outputs: w.rows, panels: part.panels(), accumulate: a.Accumulate}
 		if a.Bias != nil {
 			call.bias = floats(a.Bias)
 		}
@@ -42,6 +42,7 @@ type matmulCall struct {
 	x, dst, bias []float32
 	rows         int
 	outputs      int // of a row of dst
+	panels       int // to be cut
 	accumulate   bool
 
 	tall, tiles, blocks       int // rows of a tile, tiles, blocks of tiles
@@ -65,7 +66,7 @@ const (
 // block follow one another: a worker has the same rows in all products of a prompt, and finds them
 // in its cache.
 func (c *matmulCall) cut(tall, most int) {
-	threads, panels := c.d.pool.threads(), c.w.panels()
+	threads, panels := c.d.pool.threads(), c.panels
 	c.tall, c.tiles = tall, (c.rows+tall-1)/tall
 	c.blocks = max(1, min(threads, c.tiles/leastTiles), (c.rows+most-1)/most)
 	if c.blocks > threads {
@@ -95,7 +96,7 @@ type area struct{ firstRow, lastRow, firstPanel, lastPanel int }
 func (c *matmulCall) area(task int) area {
 	panel, block := task%c.panelTasks*c.panelsPerTask, task/c.panelTasks
 	row := func(block int) int { return min(block*c.tiles/c.blocks*c.tall, c.rows) }
-	return area{row(block), row(block + 1), panel, min(panel+c.panelsPerTask, c.w.panels())}
+	return area{row(block), row(block + 1), panel, min(panel+c.panelsPerTask, c.panels)}
 }
 
 // matmulJob is a product with a weight that is not quantised.
@@ -103,46 +104,57 @@ type matmulJob struct{ matmulCall }
 
 func (j *matmulJob) do(worker, task int) {
 	s, m, dtype := j.d.scratch[worker], j.d.micro, j.w.dtype
-	defer s.forget()
 	t := j.area(task)
 	for row := t.firstRow; row < t.lastRow; row += m.tall {
 		rows := min(m.tall, t.lastRow-row)
 		for panel := t.firstPanel; panel < t.lastPanel; {
 			full := min(t.lastPanel, j.w.rows/panelRows) - panel // panels without a ragged one
 			j.describe(&s.call, row, panel)
-			switch {
-			case rows == 1 && full >= widePanels:
-				m.wide[dtype](&s.call)
-				panel += widePanels
-			case full >= pairPanels && m.pairs[dtype][rows] != nil:
-				m.pairs[dtype][rows](&s.call)
-				panel += pairPanels
-			case full >= 1:
-				m.tiles[dtype][rows](&s.call)
-				panel++
-			default:
+			if full < 1 {
 				j.ragged(s, row, rows)
 				panel++
+				continue
 			}
+			panel += m.multiply(&s.call, dtype, rows, full)
 		}
 	}
+	s.call = tile{}
+}
+
+// multiply computes a tile of rows by as many panels as a kernel takes, at most so many, and
+// returns how many.
+func (m *micro) multiply(t *tile, dtype gpu.DType, rows, panels int) int {
+	switch {
+	case rows == 1 && panels >= widePanels:
+		m.wide[dtype](t)
+		return widePanels
+	case panels >= pairPanels && m.pairs[dtype][rows] != nil:
+		m.pairs[dtype][rows](t)
+		return pairPanels
+	}
+	m.tiles[dtype][rows](t)
+	return 1
 }
 
 // describe fills a call for the outputs from row and panel on.
 func (j *matmulJob) describe(t *tile, row, panel int) {
-	column := j.w.first + panel*panelRows
-	*t = tile{
-		k: j.w.cols, a: address(j.x, row*j.w.cols), lda: uintptr(j.w.cols) * 4,
-		b: j.w.panel(panel), ldb: uintptr(j.w.stepBytes()), panel: uintptr(j.w.panelBytes()),
-		c: address(j.dst, row*j.outputs+column), ldc: uintptr(j.outputs) * 4,
-	}
-	switch {
-	case j.accumulate:
+	j.operands(t, row, panel)
+	t.c = address(j.dst, row*j.outputs+j.w.first+panel*panelRows)
+	t.ldc = uintptr(j.outputs) * 4
+	if j.accumulate {
 		t.init, t.ldi = t.c, t.ldc
-	case j.bias != nil:
-		t.init = address(j.bias, column)
-	default:
-		t.init = unsafe.Pointer(&j.d.zeros)
+	}
+}
+
+// operands fills all of a call but the outputs.
+func (c *matmulCall) operands(t *tile, row, panel int) {
+	*t = tile{
+		k: c.w.cols, a: address(c.x, row*c.w.cols), lda: uintptr(c.w.cols) * 4,
+		b: c.w.panel(panel), ldb: uintptr(c.w.stepBytes()), panel: uintptr(c.w.panelBytes()),
+		init: unsafe.Pointer(&c.d.zeros),
+	}
+	if c.bias != nil {
+		t.init = address(c.bias, c.w.first+panel*panelRows)
 	}
 }
 

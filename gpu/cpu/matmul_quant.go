@@ -89,7 +89,7 @@ func (j *quantMatmulJob) cut() {
 	}
 	j.matmulCall.cut(tall, quantBlockRows)
 	j.panelsPerTask = (j.panelsPerTask + pairPanels - 1) / pairPanels * pairPanels
-	j.panelTasks = (j.w.panels() + j.panelsPerTask - 1) / j.panelsPerTask
+	j.panelTasks = (j.panels + j.panelsPerTask - 1) / j.panelsPerTask
 }
 
 func (j *quantMatmulJob) do(worker, task int) {

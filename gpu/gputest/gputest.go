@@ -36,7 +36,7 @@ func Run(t *testing.T, open func() gpu.Device) {
 		{"Mixed", testMixed}, {"MatMulSpecials", testMatMulSpecials}, {"RowsAlone", testRowsAlone},
 		{"RopeAppend", testRopeAppend}, {"Attention", testAttention}, {"Masks", testMasks},
 		{"StaleSlots", testStaleSlots}, {"SlidOut", testSlidOut},
-		{"Chunks", testChunks}, {"GLU", testGLU},
+		{"Chunks", testChunks}, {"GLU", testGLU}, {"Gated", testGated},
 		{"Gather", testGather}, {"AddRows", testAddRows}, {"Pages", testPages},
 		{"Refusals", testRefusals},
 	} {

@@ -187,6 +187,40 @@ func testGLU(p *pair) {
 	}
 }
 
+// testGated: gates and ups in one go give what MatMul and GLU give one after the other.
+func testGated(p *pair) {
+	if _, ok := p.device.(gpu.Gater); !ok {
+		p.Skip("the device has no MatMulGLU")
+	}
+	for i := range 6 * len(dtypes) {
+		dtype := dtypes[i%len(dtypes)]
+		g := gpu.GLUArgs{Rows: p.between(0, 70), Width: p.between(1, 150),
+			Activation: gpu.Activation(i % 2)}
+		if i%3 > 0 {
+			g.Width = 16 * p.between(1, 9)
+		}
+		cols := cols(dtype, p.between(1, 40))
+		x, w := p.values(g.Rows*cols), p.tensor(dtype, 2*g.Width, cols)
+		bias := p.values(2 * g.Width)
+		p.same(fmt.Sprintf("gated %v %+v", dtype, g), func(d gpu.Device) []float32 {
+			g := g
+			g.GateUp = p.buffer(d, make([]float32, g.Rows*2*g.Width))
+			g.Dst = p.buffer(d, make([]float32, g.Rows*g.Width))
+			m := gpu.MatMulArgs{Dst: g.GateUp, X: p.buffer(d, x), W: p.pack(d, w), Rows: g.Rows}
+			if i%2 > 0 {
+				m.Bias = p.buffer(d, bias)
+			}
+			if gater, ok := d.(gpu.Gater); ok {
+				p.must(gater.MatMulGLU(m, g))
+			} else {
+				p.must(d.MatMul(m))
+				p.must(d.GLU(g))
+			}
+			return p.read(d, g.Dst)
+		})
+	}
+}
+
 func testGather(p *pair) {
 	src := p.values(12 * 5)
 	p.same("gather", func(d gpu.Device) []float32 {

@@ -153,9 +153,16 @@ func (p *pass) finishLayer(i int, attended gpu.Buffer) {
 
 // gate leaves activation(gate) * up of rows of x in mlp.
 func (p *pass) gate(l *layer, m mlp, x gpu.Buffer) {
-	p.matmul(m.gateUp, p.s.gateUp, x, false)
-	p.do("glu", p.device.GLU(gpu.GLUArgs{Dst: p.s.mlp, GateUp: p.s.gateUp, Rows: p.rows,
-		Width: p.config.Intermediate, Activation: l.activation}))
+	product := gpu.MatMulArgs{Dst: p.s.gateUp, X: x, W: m.gateUp.w, Rows: p.rows,
+		Bias: m.gateUp.bias}
+	glu := gpu.GLUArgs{Dst: p.s.mlp, GateUp: p.s.gateUp, Rows: p.rows,
+		Width: p.config.Intermediate, Activation: l.activation}
+	if d, ok := p.device.(gpu.Gater); ok {
+		p.do("gated matmul", d.MatMulGLU(product, glu))
+		return
+	}
+	p.do("matmul", p.device.MatMul(product))
+	p.do("glu", p.device.GLU(glu))
 }
 
 // add adds a projection of x to the residual stream: straight into its sums, or through a norm and
