@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // patience is how long anything may take that a test waits for. It says that something hangs, not
 // how fast it should be.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // sharedDir is the folder of test data outside the repository.
 func sharedDir(t *testing.T) string {
