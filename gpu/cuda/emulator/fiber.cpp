@@ -55,7 +55,6 @@ void* Stack::start(void (*entry)()) const {
   // The entry's return address is 0, and its frame is aligned as after a call.
   void** top = reinterpret_cast<void**>(memory_ + kPage + kStack);
   *--top = nullptr;
-  *--top = nullptr;
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < kSaved; i++) *--top = nullptr;
   return top;
