@@ -14,7 +14,7 @@ FUZZTIME ?= 10s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: cuda cuda-build cuda-test bench-peer check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
+.PHONY: cuda cuda-build cuda-emulator cuda-test ptx bench-peer check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
 
 check: fmt vet tidy test ## everything a commit must pass
 
@@ -50,9 +50,21 @@ bin/cuda-link/libcuda.a:
 cuda-build: bin/cuda-link/libcuda.a
 	$(CUDA) go build -tags cuda -trimpath -o bin/engine-cuda ./cmd/engine
 
-cuda-test: bin/cuda-link/libcuda.a
+cuda-emulator: ## bin/cuda-emulator/libcuda.so.1, the driver for machines without a GPU; needs g++ 12
+	gpu/cuda/emulator/build.sh bin/cuda-emulator
+
+# The orders in which the emulated driver runs what may run: 0 is first come, first served.
+SEEDS ?= 0 1 2 3
+
+cuda-test: bin/cuda-link/libcuda.a cuda-emulator
 	$(CUDA) go vet -tags cuda ./gpu/cuda/...
 	ENGINE_CUDA_DRIVER= $(CUDA) go test -tags cuda ./gpu/cuda/...
+	@for seed in $(SEEDS); do echo "emulated driver, seed $$seed"; \
+	  ENGINE_EMULATOR_SEED=$$seed ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
+	  $(CUDA) go test -count=1 -tags cuda ./gpu/cuda/... || exit 1; done
+
+ptx: ## gpu/cuda/kernels/kernels.ptx is what clang-14 makes of its sources
+	ENGINE_REQUIRE_TOOLCHAINS=1 go test -count=1 -run TestPTX ./gpu/cuda/kernels
 
 generate: ## codec, SDK views and SPEC tables from abi/abi.toml
 	go generate ./...

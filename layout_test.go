@@ -50,7 +50,10 @@ var layout = []row{
 		outside: "unsafe driver_cu.go:gorgonia.org/cu driver_cu_work.go:gorgonia.org/cu",
 	},
 	{pkg: "gpu/cuda/driver", imports: "gpu"},
-	{pkg: "gpu/cuda/kernels", imports: "gpu", tests: "os/exec"},
+	{
+		pkg: "gpu/cuda/kernels", imports: "gpu",
+		tests: "gpu/cuda gpu/cuda/driver os/exec",
+	},
 	{pkg: "gpu/cuda/drv", imports: "gpu/cuda/driver", outside: "C unsafe"},
 	{pkg: "gpu/gputest", imports: "gpu gpu/cpu", outside: "testing"},
 

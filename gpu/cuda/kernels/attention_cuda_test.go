@@ -215,8 +215,8 @@ func TestAttentionOnTensorCores(t *testing.T) {
 			qkv := r.numbers(activations.DType, s.rows*s.width())
 			// The queries are rounded to the type of the keys; the scores carry that.
 			tolerance := max(kv.tolerance, activations.tolerance)
-			s.check(s.String(), s.run(activations.DType, qkv, s.batch), s.want(round(kv.DType, qkv)),
-				tolerance)
+			s.check(s.String(), s.run(activations.DType, qkv, s.batch),
+				s.want(round(kv.DType, qkv)), tolerance)
 		})
 	}
 }

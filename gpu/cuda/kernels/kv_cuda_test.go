@@ -32,7 +32,8 @@ func TestPages(t *testing.T) {
 		{Layers: 1, Pages: 3, PageSize: 64, KVHeads: 8, HeadDim: 128, DType: gpu.BF16},
 		{Layers: 2, Pages: 4, PageSize: 1, KVHeads: 3, HeadDim: 2, DType: gpu.F32},
 	} {
-		t.Run(fmt.Sprintf("%d slots of %d", shape.PageSize, shape.TokenBytes()), func(t *testing.T) {
+		name := fmt.Sprintf("%d slots of %d", shape.PageSize, shape.TokenBytes())
+		t.Run(name, func(t *testing.T) {
 			r := open(t)
 			r.packs(shape)
 			r.copies(shape)

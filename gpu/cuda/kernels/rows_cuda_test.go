@@ -45,8 +45,12 @@ func TestEmbed(t *testing.T) {
 	})
 }
 
+// normData are the buffers of a norm.
+type normData struct{ x, dst, add, weight []float64 }
+
 // normed is what gpu.NormArgs says, with the residual sum that Add asks for.
-func normed(a kernels.Norm, d gpu.DType, x, dst, add, weight []float64) {
+func normed(a kernels.Norm, d gpu.DType, b normData) {
+	x, dst, add, weight := b.x, b.dst, b.add, b.weight
 	for v := range a.Rows * a.Groups {
 		from := v/a.Groups*a.Stride + a.Offset + v%a.Groups*a.Dim
 		var square float64
@@ -87,7 +91,7 @@ func TestNorm(t *testing.T) {
 				a.Dst, dst = a.X, x
 			}
 			r.run(a.Launch(d))
-			normed(a, d, x, dst, add, weight)
+			normed(a, d, normData{x, dst, add, weight})
 			what := fmt.Sprintf("norm %+v", a)
 			r.close(what, r.downNumbers(d, driver.Pointer(a.Dst), n), dst, a.Stride, tolerance)
 			r.close(what+", sums", r.downNumbers(d, driver.Pointer(a.X), n), x, a.Stride, tolerance)
