@@ -41,7 +41,7 @@ cross: ## the other platforms compile
 # What a build with CUDA needs beside Go and a C compiler: our own header, and an empty archive for -lcuda.
 CUDA = CGO_ENABLED=1 CGO_CFLAGS="-O2 -I$(CURDIR)/gpu/cuda/include" CGO_LDFLAGS="-L$(CURDIR)/bin/cuda-link"
 
-cuda: cuda-test cuda-build ## the device for NVIDIA GPUs, tested, and bin/engine-cuda; needs gcc and g++
+cuda: cuda-test cuda-build ## the device for NVIDIA GPUs, tested on an emulated one, and bin/engine-cuda; needs gcc and g++
 
 bin/cuda-link/libcuda.a:
 	@mkdir -p bin/cuda-link
@@ -58,10 +58,11 @@ SEEDS ?= 0 1 2 3
 
 cuda-test: bin/cuda-link/libcuda.a cuda-emulator
 	$(CUDA) go vet -tags cuda ./gpu/cuda/...
-	ENGINE_CUDA_DRIVER= $(CUDA) go test -tags cuda ./gpu/cuda/...
+	ENGINE_CUDA_DRIVER= $(CUDA) go test -tags cuda ./gpu/cuda/drv
 	@for seed in $(SEEDS); do echo "emulated driver, seed $$seed"; \
-	  ENGINE_EMULATOR_SEED=$$seed ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
-	  $(CUDA) go test -count=1 -tags cuda ./gpu/cuda/... || exit 1; done
+	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
+	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
+	  $(CUDA) go test -count=1 -tags cuda -skip '^TestSuite$$' ./gpu/cuda ./gpu/cuda/kernels || exit 1; done
 
 ptx: ## gpu/cuda/kernels/kernels.ptx is what clang-14 makes of its sources
 	ENGINE_REQUIRE_TOOLCHAINS=1 go test -count=1 -run TestPTX ./gpu/cuda/kernels

@@ -46,15 +46,19 @@ var layout = []row{
 	},
 	{pkg: "gpu/cpu/asm"},
 	{
-		pkg: "gpu/cuda", imports: "gpu/cuda/driver gpu/cuda/drv",
+		pkg: "gpu/cuda", imports: "gpu gpu/cpu gpu/cuda/driver gpu/cuda/drv gpu/cuda/kernels",
 		outside: "unsafe driver_cu.go:gorgonia.org/cu driver_cu_work.go:gorgonia.org/cu",
+		tests:   "gpu/cuda/fake gpu/gputest",
 	},
 	{pkg: "gpu/cuda/driver", imports: "gpu"},
 	{
 		pkg: "gpu/cuda/kernels", imports: "gpu",
 		tests: "gpu/cuda gpu/cuda/driver os/exec",
 	},
-	{pkg: "gpu/cuda/drv", imports: "gpu/cuda/driver", outside: "C unsafe"},
+	{
+		pkg: "gpu/cuda/drv", imports: "gpu/cuda/driver", outside: "C unsafe", tests: "os/exec",
+	},
+	{pkg: "gpu/cuda/fake", imports: "gpu gpu/cpu gpu/cuda/driver gpu/cuda/kernels"},
 	{pkg: "gpu/gputest", imports: "gpu gpu/cpu", outside: "testing"},
 
 	{pkg: "host/config", outside: "github.com/BurntSushi/toml"},

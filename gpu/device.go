@@ -12,9 +12,15 @@
 package gpu
 
 // Device is an accelerator with its own memory. One goroutine at a time calls its kernels; PackKV
-// and UnpackKV may be called beside them for pages that no running kernel touches. A device that
-// has a method SlotsApart() bool which answers true lets PackKV read the complete slots of a page
-// at any time.
+// and UnpackKV may be called beside them for pages that no running kernel touches. Three methods
+// more are for devices of some kinds:
+//
+//   - SlotsApart() bool: where it answers true, PackKV may read the complete slots of a page at
+//     any time.
+//   - Flush() error gives the kernels called so far to the device and does not wait: a PackKV
+//     called afterwards sees what they wrote. Where it is missing, Sync is needed.
+//   - StageKV(kv, layer, ranges) error begins to copy slots to the host and does not wait: PackKV
+//     of them finds them there. It may do nothing.
 type Device interface {
 	Memory
 	Kernels

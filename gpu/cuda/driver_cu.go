@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"sync"
 	"unsafe"
 
 	"gorgonia.org/cu"
@@ -31,7 +32,7 @@ func OpenDriver(ordinal int) (*driver.Driver, error) {
 	}
 	d := &cuDriver{ordinal: ordinal}
 	return &driver.Driver{Devices: d, Memory: d, Host: d, Copies: d, Streams: d, Events: d,
-		Clock: d, Modules: d, Launcher: &d.launcher, Graphs: d, Sharing: d, Peers: d,
+		Clock: d, Modules: d, Launcher: d, Graphs: d, Sharing: d, Peers: d,
 		Products: d}, nil
 }
 
@@ -43,6 +44,7 @@ type cuDriver struct {
 	ordinal   int
 	device    cu.Device
 	current   cu.CUContext
+	launching sync.Mutex
 	launcher  drv.Launcher
 	products  *drv.Products
 	workspace driver.Pointer

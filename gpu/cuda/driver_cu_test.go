@@ -1,21 +1,37 @@
 //go:build cuda
 
-package cuda
+package cuda_test
 
 import (
 	"errors"
+	"os"
 	"testing"
 
+	"github.com/kvrelay/engine/gpu"
+	"github.com/kvrelay/engine/gpu/cuda"
 	"github.com/kvrelay/engine/gpu/cuda/driver"
+	"github.com/kvrelay/engine/gpu/gputest"
 )
 
-// TestNoDriver runs in a process that is told that there is no driver: the binary starts, and says
-// what is missing.
-func TestNoDriver(t *testing.T) {
-	t.Setenv("ENGINE_CUDA_DRIVER", "")
-	_, err := OpenDriver(0)
-	if !errors.Is(err, driver.ErrNoDevice) {
+// real opens a device on the driver that ENGINE_CUDA_DRIVER names, or on the system's.
+func real(t testing.TB, o cuda.Options) *cuda.Device {
+	t.Helper()
+	drv, err := cuda.OpenDriver(0)
+	if errors.Is(err, driver.ErrNoDevice) && os.Getenv("ENGINE_REQUIRE_CUDA") != "1" {
+		t.Skip(err)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Log(err)
+	d, err := cuda.Open(*drv, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestRealSuite(t *testing.T) {
+	gputest.Run(t, func() gpu.Device {
+		return real(t, cuda.Options{Type: gpu.BF16, StagingBytes: 1 << 20})
+	})
 }

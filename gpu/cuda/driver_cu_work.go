@@ -109,6 +109,13 @@ func (d *cuDriver) Function(m driver.Module, name string) (driver.Function, erro
 // SetShared implements driver.Modules.
 func (d *cuDriver) SetShared(f driver.Function, bytes int) error { return drv.SetShared(f, bytes) }
 
+// Launch implements driver.Launcher.
+func (d *cuDriver) Launch(s driver.Stream, launches ...driver.Launch) error {
+	d.launching.Lock()
+	defer d.launching.Unlock()
+	return d.launcher.Launch(s, launches...)
+}
+
 // BeginCapture implements driver.Graphs.
 func (d *cuDriver) BeginCapture(s driver.Stream) error { return drv.BeginCapture(s) }
 

@@ -92,6 +92,13 @@ func (p *pair) compare(what string, got, want []float32) {
 	if len(got) != len(want) {
 		p.Fatalf("%s: %d values, want %d", what, len(got), len(want))
 	}
+	if p.unit() > 0 {
+		if i, ok := p.closeEnough(got, want); !ok {
+			p.Fatalf("%s: value %d of %d is %v, want %v: beyond what %v explains", what, i,
+				len(want), got[i], want[i], p.device.(rounded).Precision())
+		}
+		return
+	}
 	for i := range want {
 		if equal(got[i], want[i]) {
 			continue
@@ -126,6 +133,7 @@ func (p *pair) values(n int) []float32 {
 	for i := range x {
 		x[i] = float32(p.random.NormFloat64())
 	}
+	p.round(x)
 	return x
 }
 

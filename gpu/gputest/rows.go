@@ -3,7 +3,6 @@ package gputest
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/kvrelay/engine/gpu"
 )
@@ -126,6 +125,9 @@ func (p *pair) matMul(start, rows int, x []float32, parts []gpu.Tensor) {
 
 // testMatMulSpecials feeds denormals, huge numbers, infinities and NaNs.
 func testMatMulSpecials(p *pair) {
+	if p.unit() > 0 {
+		p.Skip("the order of a rounded device's sums decides which of them overflow")
+	}
 	specials := []float32{0, float32(math.Copysign(0, -1)), 1e-45, -3e-42, 1e-38, 3e38, -3e38, 1}
 	for i := range 6 * len(dtypes) {
 		if i == 4*len(dtypes) {
@@ -160,7 +162,7 @@ func testRowsAlone(p *pair) {
 				Dst: one, X: p.buffer(p.device, x[r*cols:][:cols]), W: w, Rows: 1}))
 			want := make([]float32, n)
 			p.must(p.device.Read(want, all, r*n))
-			if !slices.Equal(p.read(p.device, one), want) {
+			if !p.sameBits(p.read(p.device, one), want) {
 				p.Fatalf("%v: row %d alone differs from row %d of %d", dtype, r, r, rows)
 			}
 		}
@@ -178,6 +180,7 @@ func testGLU(p *pair) {
 				src[k] *= 100
 			}
 		}
+		p.round(src)
 		p.same(fmt.Sprintf("glu %+v", a), func(d gpu.Device) []float32 {
 			a := a
 			a.GateUp, a.Dst = p.buffer(d, src), p.buffer(d, make([]float32, a.Rows*a.Width))

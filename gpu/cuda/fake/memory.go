@@ -1,0 +1,194 @@
+package fake
+
+import (
+	"slices"
+
+	"github.com/kvrelay/engine/gpu/cuda/driver"
+)
+
+// memory is the device's: allocations at addresses that never come again.
+type memory struct {
+	blocks []block // by address
+	next   driver.Pointer
+	left   int64
+}
+
+type block struct {
+	at   driver.Pointer
+	data []byte
+}
+
+// poison fills fresh memory: every float of any type is a NaN.
+const poison = 0xff
+
+// at is so many bytes of one allocation, nil where they are not.
+func (m *memory) at(p driver.Pointer, bytes int64) []byte {
+	i, ok := slices.BinarySearchFunc(m.blocks, p, func(b block, p driver.Pointer) int {
+		switch {
+		case p < b.at:
+			return 1
+		case p > b.at && p >= b.at+driver.Pointer(len(b.data)):
+			return -1
+		}
+		return 0
+	})
+	if !ok || bytes < 0 {
+		return nil
+	}
+	b := m.blocks[i]
+	offset := int64(p - b.at)
+	if offset+bytes > int64(len(b.data)) {
+		return nil
+	}
+	return b.data[offset:][:bytes]
+}
+
+// Alloc implements driver.Memory.
+func (f *Driver) Alloc(bytes int64) (driver.Pointer, error) {
+	if err := f.call("cuMemAlloc"); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if bytes <= 0 {
+		return 0, driver.Check("cuMemAlloc", invalidValue)
+	}
+	if bytes > f.memory.left {
+		return 0, driver.Check("cuMemAlloc", outOfMemory)
+	}
+	f.memory.left -= bytes
+	if f.memory.next == 0 {
+		f.memory.next = 1 << 40
+	}
+	b := block{f.memory.next, slices.Repeat([]byte{poison}, int(bytes))}
+	const gap = 1 << 16 // that no address reaches over by mistake
+	f.memory.next += driver.Pointer((bytes+gap)/256*256 + gap)
+	f.memory.blocks = append(f.memory.blocks, b)
+	return b.at, nil
+}
+
+// Free implements driver.Memory.
+func (f *Driver) Free(p driver.Pointer) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.memory.blocks, func(b block) bool { return b.at == p })
+	if i < 0 {
+		return driver.Check("cuMemFree", invalidValue)
+	}
+	f.memory.left += int64(len(f.memory.blocks[i].data))
+	f.memory.blocks = slices.Delete(f.memory.blocks, i, i+1)
+	return nil
+}
+
+// Available implements driver.Memory.
+func (f *Driver) Available() (free, total int64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.memory.left, f.options.Memory, nil
+}
+
+// AllocHost implements driver.Host.
+func (f *Driver) AllocHost(bytes int) ([]byte, error) {
+	if err := f.call("cuMemAllocHost"); err != nil {
+		return nil, err
+	}
+	return slices.Repeat([]byte{poison}, bytes), nil
+}
+
+// FreeHost implements driver.Host.
+func (f *Driver) FreeHost([]byte) error { return nil }
+
+// Register implements driver.Host.
+func (f *Driver) Register([]byte) error { return f.call("cuMemHostRegister") }
+
+// Unregister implements driver.Host.
+func (f *Driver) Unregister([]byte) error { return nil }
+
+// The copy engines.
+const (
+	copyIn = iota + 1
+	copyOut
+)
+
+// CopyIn implements driver.Copies. The host's memory is read when the copy runs, as from pinned
+// memory.
+func (f *Driver) CopyIn(to driver.Pointer, from []byte, s driver.Stream) error {
+	return f.give("cuMemcpyHtoDAsync", s, work{what: "copy in", engine: copyIn,
+		cost: copyTime(len(from), linkRate), run: func(*stream) int {
+			dst := f.memory.at(to, int64(len(from)))
+			if dst == nil {
+				return illegalAddress
+			}
+			copy(dst, from)
+			return 0
+		}})
+}
+
+// CopyOut implements driver.Copies.
+func (f *Driver) CopyOut(to []byte, from driver.Pointer, s driver.Stream) error {
+	return f.give("cuMemcpyDtoHAsync", s, work{what: "copy out", engine: copyOut,
+		cost: copyTime(len(to), f.options.OutRate), run: func(*stream) int {
+			src := f.memory.at(from, int64(len(to)))
+			if src == nil {
+				return illegalAddress
+			}
+			copy(to, src)
+			return 0
+		}})
+}
+
+// copyTime is the virtual time of a copy: a microsecond and its bytes.
+func copyTime(bytes int, rate float64) float64 { return float64(bytes)/rate + 1e-6 }
+
+// CopyWithin implements driver.Copies.
+func (f *Driver) CopyWithin(to, from driver.Pointer, bytes int64, s driver.Stream) error {
+	return f.give("cuMemcpyDtoDAsync", s, work{what: "copy within", cost: f.options.KernelTime,
+		run: func(*stream) int {
+			dst, src := f.memory.at(to, bytes), f.memory.at(from, bytes)
+			if dst == nil || src == nil {
+				return illegalAddress
+			}
+			copy(dst, src)
+			return 0
+		}})
+}
+
+// Fill implements driver.Copies.
+func (f *Driver) Fill(to driver.Pointer, value byte, bytes int64, s driver.Stream) error {
+	return f.give("cuMemsetD8Async", s, work{what: "fill", cost: f.options.KernelTime,
+		run: func(*stream) int {
+			dst := f.memory.at(to, bytes)
+			if dst == nil {
+				return illegalAddress
+			}
+			for i := range dst {
+				dst[i] = value
+			}
+			return 0
+		}})
+}
+
+// Share implements driver.Sharing: the fake has no other process.
+func (f *Driver) Share(driver.Pointer) (h driver.ShareHandle, err error) {
+	return h, driver.Check("cuIpcGetMemHandle", unsupported)
+}
+
+const unsupported = 801
+
+// OpenShared implements driver.Sharing.
+func (f *Driver) OpenShared(driver.ShareHandle) (driver.Pointer, error) {
+	return 0, driver.Check("cuIpcOpenMemHandle", unsupported)
+}
+
+// CloseShared implements driver.Sharing.
+func (f *Driver) CloseShared(driver.Pointer) error {
+	return driver.Check("cuIpcCloseMemHandle", unsupported)
+}
+
+// Reach implements driver.Peers: there is one device.
+func (f *Driver) Reach(int) (bool, error) { return false, nil }
+
+// CopyFrom implements driver.Peers.
+func (f *Driver) CopyFrom(driver.Pointer, int, driver.Pointer, int64, driver.Stream) error {
+	return driver.Check("cuMemcpyPeerAsync", unsupported)
+}
