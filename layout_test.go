@@ -129,7 +129,7 @@ var layout = []row{
 		tests:   "host/model/embedded",
 	},
 	{
-		pkg: "host/bench", imports: "gpu host/batch host/kvcache host/openai",
+		pkg: "host/bench", imports: "gpu host/batch host/kvcache host/openai host/sample",
 		outside: "net/http",
 		tests:   "gpu/cpu",
 	},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/sample"
 )
 
 // Runner is a model.
@@ -67,7 +68,11 @@ func (s *Subject) Once(c Case, seed uint64) (float64, error) {
 	if c.Prompt == 0 && c.Generate == 0 {
 		return 0, fmt.Errorf("%v measures nothing", c)
 	}
-	r := &run{Subject: s, at: seed, sequences: make([]sequence, c.sequences())}
+	greedy, err := sample.New(sample.Params{})
+	if err != nil {
+		return 0, err
+	}
+	r := &run{Subject: s, at: seed, sequences: make([]sequence, c.sequences()), sampler: greedy}
 	for i := range r.sequences {
 		for p := range s.pagesOf(c) {
 			r.sequences[i].pages = append(r.sequences[i].pages,
@@ -100,6 +105,7 @@ type run struct {
 	at        uint64
 	sequences []sequence
 	items     []batch.Item
+	sampler   *sample.Sampler
 }
 
 type sequence struct {
@@ -137,7 +143,9 @@ func (r *run) prefill(i, n int) error {
 		}
 		q.done += rows
 		if n == 0 {
-			q.next = argmax(rowsOut[0])
+			if q.next, err = r.pick(rowsOut[0]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -157,20 +165,15 @@ func (r *run) step() error {
 		return err
 	}
 	for i := range r.sequences {
-		r.sequences[i].next = argmax(rows[i])
+		if r.sequences[i].next, err = r.pick(rows[i]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func argmax(x []float32) int32 {
-	best := 0
-	for i, v := range x {
-		if v > x[best] {
-			best = i
-		}
-	}
-	return int32(best)
-}
+// pick is the most likely token.
+func (r *run) pick(logits []float32) (int32, error) { return r.sampler.Pick(logits, 0) }
 
 // Row summarises what a case gave.
 func (c Case) Row(samples []float64) Row { return rowOf(c.String(), "tok/s", samples) }

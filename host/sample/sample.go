@@ -63,11 +63,17 @@ func (s *Sampler) Pick(logits []float32, n int) (int32, error) {
 // most returns the most likely token, the lowest id of equals.
 func most(logits []float32) (candidate, error) {
 	best := candidate{id: -1, logit: float32(math.Inf(-1))}
-	for i, l := range logits {
-		if l > best.logit {
-			best.id, best.logit = int32(i), l
-		} else if l != l {
-			return best, fmt.Errorf("the logit of token %d is NaN", i)
+	const stride = 8
+	for from := 0; from < len(logits); from += stride {
+		if from+stride <= len(logits) && best.covers((*[stride]float32)(logits[from:])) {
+			continue
+		}
+		for i := from; i < min(from+stride, len(logits)); i++ {
+			if l := logits[i]; l > best.logit {
+				best.id, best.logit = int32(i), l
+			} else if l != l {
+				return best, fmt.Errorf("the logit of token %d is NaN", i)
+			}
 		}
 	}
 	if math.IsInf(float64(best.logit), 1) {
@@ -77,6 +83,14 @@ func most(logits []float32) (candidate, error) {
 		return best, fmt.Errorf("none of the %d tokens may be chosen", len(logits))
 	}
 	return best, nil
+}
+
+// covers reports whether none of them is larger, nor NaN. Of many in a row it is true of nearly
+// all, and takes less than half of the time that looking at each for itself does.
+func (c *candidate) covers(x *[8]float32) bool {
+	top := c.logit
+	return top >= x[0] && top >= x[1] && top >= x[2] && top >= x[3] &&
+		top >= x[4] && top >= x[5] && top >= x[6] && top >= x[7]
 }
 
 // weight is the probability of a logit over that of the most likely one.

@@ -295,3 +295,31 @@ func BenchmarkPick(b *testing.B) {
 		})
 	}
 }
+
+// TestMost: the fast search finds what a plain one does, wherever the largest, its equals and what
+// is no number stand.
+func TestMost(t *testing.T) {
+	random := source(t)
+	for range 4000 {
+		logits := make([]float32, random.IntN(40))
+		for i := range logits {
+			logits[i] = float32(random.IntN(8) - 6)
+			if random.IntN(10) == 0 {
+				logits[i] = float32(math.Inf(-1))
+			}
+		}
+		if len(logits) > 0 && random.IntN(4) == 0 {
+			logits[random.IntN(len(logits))] = float32(math.NaN())
+		}
+		want, bad := int32(-1), false
+		for i, l := range logits {
+			if bad = bad || l != l; !math.IsInf(float64(l), -1) && (want < 0 || l > logits[want]) {
+				want = int32(i)
+			}
+		}
+		got, err := most(logits)
+		if (err != nil) != (bad || want < 0) || err == nil && got.id != want {
+			t.Fatalf("%v: %+v %v, want %d, not a number %v", logits, got, err, want, bad)
+		}
+	}
+}
