@@ -47,8 +47,9 @@ func (o *benchServing) check() error {
 	return nil
 }
 
-// settings are the file of the engine that is measured: the defaults but for its addresses and what
-// the flags say.
+// settings are the file of the engine that is measured: the defaults but for its addresses, what
+// the flags say, and a pool of twice what the streams take. A pool for the longest requests would
+// be new memory in every round, as it is in no server that has run for a while.
 func (o *benchServing) settings(folder string) string {
 	threads := `"auto"`
 	if o.threads > 0 {
@@ -59,10 +60,11 @@ func (o *benchServing) settings(folder string) string {
 		path = absolute // The file's own folder is another one.
 	}
 	return fmt.Sprintf("[node]\nname = \"bench\"\nstate_dir = %q\n\n[listen]\n"+
-		"api = \"127.0.0.1:0\"\nadmin = \"\"\ninternal = \"\"\n\n[model]\npath = %q\n\n"+
+		"api = \"127.0.0.1:0\"\nadmin = \"\"\ninternal = \"\"\n\n[model]\npath = %q\n"+
+		"max_model_len = %d\n\n"+
 		"[backend]\nthreads = %s\nisa = %q\nactivations = %q\n\n"+
-		"[scheduler]\nmax_num_seqs = %d\n", filepath.Join(folder, "state"), path, threads, o.isa,
-		o.activations, max(64, o.plan.Streams))
+		"[scheduler]\nmax_num_seqs = %d\n", filepath.Join(folder, "state"), path,
+		o.plan.In+o.plan.Out+1, threads, o.isa, o.activations, 2*o.plan.Streams)
 }
 
 func fileExists(path string) bool {
