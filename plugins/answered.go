@@ -1,9 +1,13 @@
 package plugins
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
-// Answered says of whom the latest answer of Decide is: NAME@VERSION, the capabilities that it was
-// granted, and its descriptor's flags. Only the engine's goroutine calls it.
+// Answered says of whom the latest answer of Decide is: NAME@VERSION, or two of them with a plus
+// between where another module set the chunk lengths; the capabilities that the first was granted,
+// and its descriptor's flags. Only the engine's goroutine calls it.
 func (h *Host) Answered() (name string, granted uint64, flags uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -11,16 +15,19 @@ func (h *Host) Answered() (name string, granted uint64, flags uint32) {
 	if s == nil {
 		return "", 0, 0
 	}
+	if h.cutting {
+		return h.deciding, s.granted, s.g.about.Flags
+	}
 	return s.g.label, s.granted, s.g.about.Flags
 }
 
-// ReasonWords says what a reason number of a module means, which is named as Answered names it; ""
-// where nobody has said so.
+// ReasonWords says what a reason number means of whom Answered names so; "" where nobody has said
+// it. The numbers are those of the module that selects.
 func (h *Host) ReasonWords(label string, reason uint16) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, g := range slices.Backward(h.modules) {
-		if g.label == label && g.spec.Reasons[reason] != "" {
+		if (g.label == label || strings.HasPrefix(label, g.label+"+")) && g.spec.Reasons[reason] != "" {
 			return g.spec.Reasons[reason]
 		}
 	}

@@ -18,6 +18,7 @@ func (h *Host) Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, error) {
 	defer h.mu.Unlock()
 	h.turn++
 	h.step, h.now, h.answered = v.Header.Step, time.Duration(v.Header.NowNS), nil
+	h.cutting = false
 	if h.order == nil {
 		h.observer.Stepped(Call{Fallback: true})
 		return out[:0], ErrNoPolicy
@@ -56,6 +57,7 @@ func (h *Host) cut(v *abi.View, order []abi.Decision) ([]abi.Decision, error) {
 	h.shown.Preset = order
 	cuts, err := h.ask(h.chunk, &h.shown, h.cuts[:0])
 	h.cuts, h.answered = cuts, s
+	h.cutting = err == nil && s.g == h.order
 	if err == nil && len(order) > 0 {
 		copy(order, cuts)
 		return order, nil

@@ -73,6 +73,7 @@ type Host struct {
 	judge    abi.Judge
 	shown    abi.View       // what the module that sets chunk lengths is shown
 	cuts     []abi.Decision // its answer
+	cutting  bool           // its answer counts in the latest step
 	loads    uint64
 	swaps    uint64
 	step     uint64 // the latest that was decided, or not

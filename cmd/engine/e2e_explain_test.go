@@ -116,6 +116,48 @@ func complete(t *testing.T, url string, body fields, headers ...string) chan err
 	return done
 }
 
+// TestWhoDecided: an answer and its explanation name the module while it decides, and the built-in
+// policy from the moment that it decides in the module's place.
+func TestWhoDecided(t *testing.T) {
+	n := serveNode(t, "")
+	if r := n.load(t, moduleFile(t, "trap")); r.code != 0 {
+		t.Fatal(r)
+	}
+	asked := 0
+	ask := func() (header, explained string) {
+		asked++
+		id := fmt.Sprint("ask-", asked)
+		body := `{"prompt":[5,6,7],"max_tokens":1}`
+		r := visit(t, http.DefaultClient, knock{"POST", n.api + "/v1/completions", body},
+			"X-Request-Id: "+id)
+		if r.status != http.StatusOK {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+		var x admin.Explained
+		said := invoke(t, "", "explain", id, "--json", "--admin", n.admin)
+		if err := json.Unmarshal([]byte(said.out), &x); err != nil {
+			t.Fatalf("%v: %v", said, err)
+		}
+		return r.header.Get("X-Engine-Policy"), x.Requests[0].Policy
+	}
+	const builtin = "native:fcfs"
+	eventually(t, patience, func() error { // It is sound in the instance's first second.
+		before := n.metric("engine_policy_fallback_steps_total")
+		header, explained := ask()
+		stood := n.metric("engine_policy_fallback_steps_total") > before
+		if header != explained || stood != (header == builtin) ||
+			!stood && !strings.HasPrefix(header, guest) {
+			t.Errorf("the built-in policy decided: %v; the answer names %q, the explanation %q",
+				stood, header, explained)
+		}
+		if !stood {
+			return errors.New("the module has not faulted")
+		}
+		return nil
+	})
+	n.stop()
+}
+
 // TestReasonsHaveWords: those of a shipped policy, and of a module beside its policy.toml; a host
 // that was given them finds them by the name that decisions carry.
 func TestReasonsHaveWords(t *testing.T) {

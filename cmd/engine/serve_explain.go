@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/admin"
@@ -83,8 +82,6 @@ func (i *instance) line(m scheduler.Moment) admin.Line {
 	if m.Reason != 0 && i.policies != nil {
 		l.Words = i.policies.ReasonWords(m.Policy, m.Reason)
 	}
-	if strings.HasPrefix(l.Policy, "builtin:") { // They have no version of their own.
-		l.Policy = policyOf(l.Policy)
-	}
+	l.Policy = shownArrangement(l.Policy)
 	return l
 }

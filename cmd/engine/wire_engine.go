@@ -71,7 +71,7 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 		QueueTimeout:       s.cfg.Scheduler.QueueTimeout,
 		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
 		Shares:             shares(s.cfg), Lease: s.cfg.Transfer.Lease,
-		PolicyName: s.policies.observer.name, Log: s.log,
+		PolicyName: shownArrangement, Log: s.log,
 	}
 	if s.watch != nil {
 		o.Watch = s.watch

@@ -215,9 +215,6 @@ func (s *Server) serve(x *exchange, t *task) {
 		return
 	}
 	t.spent = t.promptTokens()
-	if policy := s.options.Policy(); policy != "" {
-		x.w.Header().Set("X-Engine-Policy", policy)
-	}
 	h := header{id: t.id, model: t.model.Names[0], fingerprint: t.model.Fingerprint,
 		created: x.accepted.Unix()}
 	if t.options.Stream {
@@ -335,7 +332,7 @@ func (s *Server) done(x *exchange, t *task, p piece, fault *openai.Error) {
 		"out", a.output, "queue", p.report.Queue.Round(time.Microsecond).String(),
 		"ttft", a.ttft.Round(time.Microsecond).String(),
 		"total", time.Since(x.accepted).Round(time.Microsecond).String(),
-		"policy", s.options.Policy(),
+		"policy", cmp.Or(p.report.Policy, s.options.Policy()),
 	}
 	if s.options.LogPrompts {
 		line = append(line, "prompt", logged(t.model.Tokenizer.Decode(a.ask.Prompt, true)),

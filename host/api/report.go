@@ -51,6 +51,9 @@ func (s *Server) timed(x *exchange, p piece) {
 	if !x.timed {
 		x.timed = true
 		x.w.Header().Set(openai.HeaderTiming, a.timing.String()) // Nothing is written yet.
+		if p.report.Policy != "" {
+			x.w.Header().Set(openai.HeaderPolicy, p.report.Policy)
+		}
 	}
 	s.options.Watch.Timed(Timed{Front: a.front, First: true, Took: a.ttft, Tokens: len(p.tokens),
 		Timing: a.timing})

@@ -54,8 +54,9 @@ type Options struct {
 	Lease time.Duration
 	// QueueTimeout is how long a request may wait for its first pages; 0: for ever.
 	QueueTimeout time.Duration
-	// PolicyName names the policy that is active now, for reports.
-	PolicyName func() string
+	// PolicyName is how people are told who decided, for reports; nil names it as the scheduler
+	// does.
+	PolicyName func(decider string) string
 	// Clock is monotonic, from any start; nil is the system's, from New on.
 	Clock func() time.Duration
 	// Watch hears what metrics and logs are made of; nil hears nothing.
@@ -100,6 +101,8 @@ type Engine struct {
 	ended    time.Duration // when a request last ended
 	pace     time.Duration // between two ends, on the average
 	turn     turn
+	decider  string // of the latest step in which somebody was asked, as the scheduler names it
+	policy   string // the same, as people are told
 }
 
 // New returns an engine that is not running yet.
@@ -111,7 +114,7 @@ func New(o Options) *Engine {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.PolicyName == nil {
-		o.PolicyName = func() string { return "" }
+		o.PolicyName = func(decider string) string { return decider }
 	}
 	if o.Clock == nil {
 		started := time.Now()
@@ -159,6 +162,9 @@ func (e *Engine) plan(heard time.Duration) *turn {
 	t := &e.turn
 	*t = turn{at: stages{hear: heard, plan: e.Now()}}
 	t.plan = e.scheduler.Plan(t.at.plan, e.stepCosts())
+	if d := &t.plan.Decision; d.Asked && d.By != e.decider {
+		e.decider, e.policy = d.By, e.options.PolicyName(d.By)
+	}
 	e.stalled = t.plan.Empty() && len(t.plan.Grants) == 0
 	return t
 }
@@ -311,7 +317,7 @@ func (e *Engine) endGivenUp(plan *scheduler.Plan) {
 // shed is what the client is told whose request the policy refused.
 func (e *Engine) shed(reason uint16) *generation.Error {
 	return generation.Errorf(generation.CodeShed, "the scheduling policy %s refused the request "+
-		"(reason %d): try again later", e.options.PolicyName(), reason)
+		"(reason %d): try again later", e.policy, reason)
 }
 
 // abandon takes a failed run back and fails the requests that were part of it: the device said no

@@ -161,7 +161,7 @@ func (e *Engine) deliverToken(out outcome, now time.Duration) {
 		e.options.Watch.Token(false, now-r.last)
 	}
 	r.last = now
-	r.report.Policy = e.options.PolicyName()
+	r.report.Policy = e.policy
 	if out.emit {
 		r.stream.push(r.report, out.token, out.logprobs)
 	}

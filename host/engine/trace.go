@@ -72,7 +72,7 @@ func (e *Engine) tellChunk(r *request, chunk scheduler.Chunk, at stages) {
 	if len(r.story.chunks) == 0 {
 		e.happen(r, Happening{Name: HappenQueue, At: r.accepted, Took: at.run - r.accepted})
 		e.happen(r, Happening{Name: HappenPolicy, At: at.plan, Took: at.run - at.plan,
-			Note: e.options.PolicyName()})
+			Note: e.policy})
 	}
 	if len(r.story.chunks) < mostChunks {
 		r.story.chunks = append(r.story.chunks, HappeningChunk{at.run, tokens})

@@ -11,6 +11,9 @@ import (
 // follow each other and add up to it.
 const HeaderTiming = "Server-Timing"
 
+// HeaderPolicy names the header that says which policy decided the step of the first token.
+const HeaderPolicy = "X-Engine-Policy"
+
 // Timing is how the time to the first token was spent.
 type Timing struct {
 	// Queue is the wait for the first chunk, Prefill the computation of the prompt; Transfer what

@@ -27,7 +27,7 @@ func (s *Scheduler) decide(costs StepCosts) {
 	}
 	d.Fallback, d.Err = true, err
 	s.empty, s.turn.fill = 0, false
-	s.decider(builtinName)
+	s.decider(BuiltinName)
 	s.turn.out, _ = s.builtin.Decide(v, s.turn.out[:0])
 	if err := s.judged(v, s.turn.out, abi.CapChunkLengths); err != nil {
 		panic("scheduler: the built-in policy broke a rule: " + err.Error())
@@ -54,7 +54,7 @@ func (s *Scheduler) accept(v *abi.View, out []abi.Decision) error {
 // granted.
 func (s *Scheduler) answered() (granted uint64) {
 	if s.policy == Policy(&s.builtin) {
-		s.decider(builtinName)
+		s.decider(BuiltinName)
 		return abi.CapChunkLengths
 	}
 	a, ok := s.policy.(Answerer)

@@ -126,6 +126,8 @@ type Decision struct {
 	Skipped int
 	// Forced is how many sequences the starvation guard put first.
 	Forced int
+	// By is who decided, as an Answerer names it; BuiltinName where that was the built-in policy.
+	By string
 	// Fallback is set when the built-in policy decided in the policy's stead. Err says why: a
 	// *Fault of this package for an answer that broke a rule, otherwise what Decide returned.
 	Fallback bool

@@ -93,7 +93,7 @@ func New(o Options, policy Policy) (*Scheduler, error) {
 	s.table.grow(limits.MaxQueue + limits.MaxSeqs)
 	s.events.list = make([]abi.Event, 0, abi.LimitEvents)
 	s.SetTenant(0, 0, 0)
-	s.deciders = append(make([]string, 0, maxDeciders), "others", builtinName)
+	s.deciders = append(make([]string, 0, maxDeciders), "others", BuiltinName)
 	s.SetPolicy(policy)
 	return s, nil
 }

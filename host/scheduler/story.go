@@ -209,6 +209,7 @@ func (s *Scheduler) passedOver(q *sequence) (steps, spent uint64) {
 
 // decider remembers who decides this step.
 func (s *Scheduler) decider(name string) {
+	s.plan.Decision.By = name
 	for i := len(s.deciders) - 1; i >= 0; i-- { // The latest is the likeliest.
 		if s.deciders[i] == name {
 			s.turn.decider = uint16(i)
@@ -226,8 +227,8 @@ func (s *Scheduler) decider(name string) {
 // maxDeciders bounds the names of policies that stories tell apart; those beyond are "others".
 const maxDeciders = 256
 
-// builtinName is the decider's name of a step that no policy decided.
-const builtinName = "built-in"
+// BuiltinName is the decider's name of a step that no module decided.
+const BuiltinName = "native:fcfs"
 
 // noteStep closes the stories' step: who among those that hold pages was left out, and whether the
 // tokens were used up.
