@@ -27,8 +27,9 @@ func (h *Host) ReasonWords(label string, reason uint16) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, g := range slices.Backward(h.modules) {
-		if (g.label == label || strings.HasPrefix(label, g.label+"+")) && g.spec.Reasons[reason] != "" {
-			return g.spec.Reasons[reason]
+		named := g.label == label || strings.HasPrefix(label, g.label+"+")
+		if words := g.spec.Reasons[reason]; named && words != "" {
+			return words
 		}
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // board is what this test reads of a dashboard.
@@ -179,6 +180,33 @@ func TestTenantsAreBounded(t *testing.T) {
 	}
 	for _, want := range []string{`tenant="tenant3"} 7`, `tenant="acme"} 30`,
 		`tenant="other"} 142`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// TestPoliciesAreBounded: whatever names are refused, those that decide have series of their own.
+func TestPoliciesAreBounded(t *testing.T) {
+	m := use()
+	for i := range 200 {
+		m.PolicyFault(fmt.Sprint("refused", i), "load_lint")
+	}
+	m.PolicyDecided(PolicyCall{Policy: "good", Took: time.Microsecond})
+	m.PolicyFault("good", "load_lint")
+	for i := range 200 {
+		m.PolicyFallback(fmt.Sprint("asked", i))
+	}
+	text := scrape(t, m, "")
+	if n := strings.Count(text, "\nengine_policy_faults_total{"); n > maxRefused+4 {
+		t.Errorf("%d series of faults", n)
+	}
+	if n := strings.Count(text, "\nengine_policy_fallback_steps_total{"); n > maxPolicies+1 {
+		t.Errorf("%d series of fallbacks", n)
+	}
+	for _, want := range []string{`engine_policy_decide_seconds_count{model="m",node="n",` +
+		`policy="good",role="all"} 1`, `class="load_lint",model="m",node="n",policy="good",`,
+		`policy="other",`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -50,7 +51,7 @@ const (
 )
 
 // policies are the series about policies. The label policy is NAME, without a version: a policy
-// that is loaded anew goes on with its series.
+// that is loaded anew goes on with its series. Beyond 64 policies further ones are "other".
 type policies struct {
 	info       *prometheus.GaugeVec
 	decide     *prometheus.HistogramVec
@@ -68,9 +69,21 @@ type policies struct {
 	generation *prometheus.GaugeVec
 	dropped    *prometheus.CounterVec
 
+	names names
+
 	mu    sync.Mutex
 	slots map[Slot]PolicyInfo // what engine_policy_info shows
 }
+
+// maxPolicies bounds the policies with series of their own, maxRefused those of them that nothing
+// is known of but that they were refused: an operator's script may bring a new name every minute.
+const (
+	maxPolicies = 64
+	maxRefused  = 16
+)
+
+// label is the name that a policy is counted under: "other" beyond the bound.
+func (p *policies) label(policy string) string { return p.names.bounded(policy, maxPolicies) }
 
 func (p *policies) register(k maker) {
 	p.slots = map[Slot]PolicyInfo{}
@@ -137,6 +150,7 @@ type PolicyCall struct {
 
 // PolicyDecided counts a call of a policy.
 func (m *Metrics) PolicyDecided(c PolicyCall) {
+	c.Policy = m.policies.label(c.Policy)
 	observe(m.policies.decide.WithLabelValues(c.Policy), c.Took)
 	m.policies.fuel.WithLabelValues(c.Policy).Observe(float64(c.Fuel))
 	m.fuelLimit.WithLabelValues(c.Policy).Set(float64(c.FuelLimit))
@@ -155,32 +169,38 @@ const (
 
 // SetPolicyBreaker says how far a policy is trusted.
 func (m *Metrics) SetPolicyBreaker(policy string, b Breaker) {
-	m.breaker.WithLabelValues(policy).Set(float64(b))
+	m.breaker.WithLabelValues(m.policies.label(policy)).Set(float64(b))
 }
 
 // PolicyRecovery counts how a fault ended: recovered or bypassed.
 func (m *Metrics) PolicyRecovery(policy, how string) {
-	m.recoveries.WithLabelValues(policy, how).Inc()
+	m.recoveries.WithLabelValues(m.policies.label(policy), how).Inc()
 }
 
 // PolicyFault counts a fault; class is one of the policy contract's fault classes.
 func (m *Metrics) PolicyFault(policy, class string) {
-	m.faults.WithLabelValues(policy, class).Inc()
+	most := maxPolicies
+	if strings.HasPrefix(class, "load_") {
+		most = maxRefused
+	}
+	m.faults.WithLabelValues(m.policies.names.bounded(policy, most), class).Inc()
 }
 
 // PolicyFallback counts a step that the built-in policy decided in another's place.
-func (m *Metrics) PolicyFallback(policy string) { m.fallback.WithLabelValues(policy).Inc() }
+func (m *Metrics) PolicyFallback(policy string) {
+	m.fallback.WithLabelValues(m.policies.label(policy)).Inc()
+}
 
 // PolicyDecisions counts decisions of one step by what became of them.
 func (m *Metrics) PolicyDecisions(policy string, v Verdict, n int) {
 	if n > 0 {
-		m.verdicts.WithLabelValues(policy, string(v)).Add(float64(n))
+		m.verdicts.WithLabelValues(m.policies.label(policy), string(v)).Add(float64(n))
 	}
 }
 
 // PolicyStarved counts a request that a bound put first.
 func (m *Metrics) PolicyStarved(policy string, b Bound) {
-	m.starvation.WithLabelValues(policy, string(b)).Inc()
+	m.starvation.WithLabelValues(m.policies.label(policy), string(b)).Inc()
 }
 
 // PolicySwap counts an attempt to change the active policy; pause is what it held up the loop, 0 if
@@ -196,5 +216,5 @@ func (m *Metrics) PolicySwap(policy string, r SwapResult, pause time.Duration, g
 
 // PolicyLogDropped counts log lines beyond the limit.
 func (m *Metrics) PolicyLogDropped(policy string, lines int) {
-	m.dropped.WithLabelValues(policy).Add(float64(lines))
+	m.dropped.WithLabelValues(m.policies.label(policy)).Add(float64(lines))
 }

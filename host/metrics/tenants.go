@@ -12,13 +12,33 @@ const maxTenants = 64
 // tenants are the series about whose requests they were.
 type tenants struct {
 	tokens *prometheus.CounterVec
+	names  names
+}
 
-	namesMu sync.Mutex
-	names   map[string]bool
+// names are the values that one label has had so far. Whoever brings more than its bound has one
+// series for the rest, "other".
+type names struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+// bounded is the value that a name is counted under.
+func (n *names) bounded(name string, most int) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.known[name]:
+		return name
+	case len(n.known) >= most:
+		return "other"
+	case n.known == nil:
+		n.known = map[string]bool{}
+	}
+	n.known[name] = true
+	return name
 }
 
 func (t *tenants) register(k maker) {
-	t.names = map[string]bool{}
 	t.tokens = k.counters("engine_tenant_service_tokens_total",
 		"Prompt and output tokens of the requests of each tenant.", "tenant")
 }
@@ -34,13 +54,5 @@ func (t *tenants) label(tenant string) string {
 	if tenant == "" {
 		tenant = "default"
 	}
-	t.namesMu.Lock()
-	defer t.namesMu.Unlock()
-	if !t.names[tenant] {
-		if len(t.names) >= maxTenants {
-			return "other"
-		}
-		t.names[tenant] = true
-	}
-	return tenant
+	return t.names.bounded(tenant, maxTenants)
 }

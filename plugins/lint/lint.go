@@ -46,7 +46,7 @@ func Default() Limits {
 		Segments:      65536,
 		Params:        64,
 		Locals:        4096,
-		Nesting:       1024,
+		Nesting:       1024, // Go's runtime alone needs 550.
 		Branches:      4096,
 		BrTable:       8192,
 		TableElements: 65536,

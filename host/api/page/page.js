@@ -168,7 +168,7 @@ const requestColumns = [
   ["state", false, (r) => (r.state === "prefilling" ? "prefill " + r.computed_tokens + "/" + r.prompt_tokens : r.state)],
   ["in", true, (r) => r.prompt_tokens], ["out", true, (r) => r.output_tokens],
   ["age", true, (r) => r.age_s.toFixed(1) + " s"], ["pages", true, (r) => r.pages],
-  ["reason", false, (r) => r.policy_reason || "–"], ["tenant", false, (r) => r.tenant || "–"],
+  ["reason", false, (r) => r.policy_words || r.policy_reason || "–"], ["tenant", false, (r) => r.tenant || "–"],
   ["request", false, (r) => r.id || "–"],
 ];
 const instanceColumns = [

@@ -98,7 +98,7 @@ test('a chat streams, its phases and a policy swap show', { skip }, async () => 
   const others = Array.from({ length: 30 }, async (_, i) => {
     while (going) {
       await fetch(`${url}/v1/completions`, {
-        method: 'POST', headers: { 'X-Tenant': `t${i}`, 'X-Request-Id': `other-${i}` },
+        method: 'POST', headers: { 'X-Tenant': `t${i}`, 'X-Request-Id': `other-${i}`, 'X-Deadline-Ms': '1' },
         body: JSON.stringify({ prompt: 'And the', max_tokens: 400, ignore_eos: true }),
       }).then((r) => r.text());
     }
@@ -107,6 +107,9 @@ test('a chat streams, its phases and a policy swap show', { skip }, async () => 
   execFileSync(binary, ['policy', 'load', 'builtin:sjf-aging', '--activate', '--admin', admin]);
   await until(page, '#policy', 'sjf-aging');
   await shot(page, 'wide-light.png');
+  // Why the policy placed a request as it did is told in the policy's own words.
+  execFileSync(binary, ['policy', 'load', 'builtin:edf-relegate', '--activate', '--admin', admin]);
+  await until(page, '#queue tbody', 'late already');
   going = false;
   await Promise.all(others);
   await until(page, '#queue tbody', 'no request');
