@@ -58,34 +58,6 @@ func newCompiler(command []string, dir string, log *slog.Logger) compiler {
 	return c
 }
 
-// private refuses a folder that somebody else could write machine code into.
-func private(dir string) error {
-	info, err := os.Lstat(dir)
-	switch {
-	case err != nil:
-		return fmt.Errorf("plugins: the cache of compiled policies: %w", err)
-	case !info.IsDir():
-		return fmt.Errorf("plugins: the cache of compiled policies, %s, is not a folder", dir)
-	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("plugins: the cache of compiled policies, %s, has mode %o and must have "+
-			"0700: it holds machine code; chmod it, or name another folder",
-			dir, info.Mode().Perm())
-	}
-	return owned(dir, info)
-}
-
-// open returns the cache for one runtime, nil without one.
-func (c compiler) open() (wazero.CompilationCache, error) {
-	if c.dir == "" {
-		return nil, nil
-	}
-	cache, err := wazero.NewCompilationCacheWithDir(c.dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening the cache of compiled policies: %w", err)
-	}
-	return cache, nil
-}
-
 // run compiles a metered module into the cache by another process. Without a command it does
 // nothing: the module is then compiled where it is loaded.
 func (c compiler) run(ctx context.Context, metered []byte) error {
@@ -155,9 +127,6 @@ func compileInto(args []string, stdin io.Reader) error {
 		return fmt.Errorf("the module is larger than %d bytes", compileInput)
 	}
 	c := compiler{dir: args[0]}
-	if err := private(c.dir); err != nil {
-		return err
-	}
 	cache, err := c.open()
 	if err != nil {
 		return err

@@ -30,12 +30,12 @@ func limitProcess() error {
 	return nil
 }
 
-// owned refuses a folder of another user.
-func owned(dir string, info fs.FileInfo) error {
+// owned refuses a folder or file of another user.
+func owned(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if ok && int(stat.Uid) != os.Geteuid() {
-		return fmt.Errorf("plugins: the cache of compiled policies, %s, belongs to user %d",
-			dir, stat.Uid)
+		return fmt.Errorf("plugins: of the cache of compiled policies %s belongs to user %d, not "+
+			"to %d", path, stat.Uid, os.Geteuid())
 	}
 	return nil
 }
