@@ -974,7 +974,8 @@ const (
 	FaultReturnedError FaultClass = "returned_error"
 	// The answer broke a hard rule.
 	FaultBadOutput FaultClass = "bad_output"
-	// The call took longer than its soft wall budget.
+	// The call took longer than its soft budget of processor time, or of wall time where the host
+	// has no other.
 	FaultSlow FaultClass = "slow"
 	// A region no longer lies inside the guest's memory, or memory grew over its limit.
 	FaultMemory FaultClass = "memory"

@@ -1,6 +1,9 @@
 package plugins
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // Stage is how far a module is trusted.
 type Stage string
@@ -71,21 +74,30 @@ const (
 	paceTimes  = 10  // … that take so many times the soft limit are a fault
 )
 
-// pace watches how long the calls of a module take.
+// pace watches how long the calls of a module take. Time by the wall is what it can have for
+// nothing; but on a machine with more to do than processors it says more of the others. So it only
+// makes a suspect, whose next calls are measured by the time that their thread had a processor, at
+// a microsecond's cost. What is measured is judged.
 type pace struct {
-	calls, over int // of the current window
-	stuck       int // calls in a row that are far too slow
+	calls, over int  // of the current window
+	stuck       int  // measured calls in a row that are far too slow
+	suspect     bool // the calls are to be measured
 }
 
 // took counts a call. It says whether the window that it ends was slow, and whether the module has
-// been far too slow for long enough to set it aside.
-func (p *pace) took(wall, soft time.Duration) (slow, stuck bool) {
+// been far too slow for long enough to set it aside: what was not measured is neither.
+func (p *pace) took(took, soft time.Duration, measured bool) (slow, stuck bool) {
+	far := took > paceTimes*soft
+	if far && !measured {
+		*p = pace{suspect: true}
+		return false, false
+	}
 	p.calls++
-	if wall > soft {
+	if took > soft {
 		p.over++
 	}
 	p.stuck++
-	if wall <= paceTimes*soft {
+	if !far {
 		p.stuck = 0
 	}
 	if p.stuck >= paceStuck {
@@ -95,7 +107,36 @@ func (p *pace) took(wall, soft time.Duration) (slow, stuck bool) {
 	if p.calls < paceWindow {
 		return false, false
 	}
-	slow = 100*p.over > p.calls
-	p.calls, p.over = 0, 0
-	return slow, false
+	over := 100*p.over > p.calls
+	p.calls, p.over, p.suspect = 0, 0, over || p.stuck > 0
+	return over && measured, false
+}
+
+// watch measures one call.
+type watch struct {
+	begin    time.Time
+	thread   time.Duration
+	measured bool // by what the thread had of a processor
+}
+
+// watch begins to measure a call, which the same goroutine must end.
+func (p *pace) watch() watch {
+	w := watch{measured: p.suspect && threadTimed}
+	if w.measured {
+		runtime.LockOSThread()
+		w.thread = threadTime()
+	}
+	w.begin = time.Now()
+	return w
+}
+
+// end returns how long the call took by the wall, and for whoever judges it.
+func (w *watch) end() (wall, judged time.Duration) {
+	wall = time.Since(w.begin)
+	if !w.measured {
+		return wall, wall
+	}
+	judged = threadTime() - w.thread
+	runtime.UnlockOSThread()
+	return wall, judged
 }

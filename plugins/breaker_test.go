@@ -72,7 +72,7 @@ func TestPace(t *testing.T) {
 	count := func(each func(i int) time.Duration) (slow, stuck int) {
 		var p pace
 		for i := range 10 * paceWindow {
-			s, k := p.took(each(i), soft)
+			s, k := p.took(each(i), soft, true)
 			if s {
 				slow++
 			}
@@ -98,5 +98,68 @@ func TestPace(t *testing.T) {
 		if slow, stuck := count(c.each); slow != c.slow || stuck != c.stuck {
 			t.Errorf("%s: %d slow, %d stuck; want %d and %d", c.name, slow, stuck, c.slow, c.stuck)
 		}
+	}
+}
+
+// TestPaceBlamesNoMachine: a call that waited for a processor makes its module a suspect, whose
+// calls are measured from then on; only what is measured is held against it.
+func TestPaceBlamesNoMachine(t *testing.T) {
+	const soft = 300 * time.Microsecond
+	for _, c := range []struct {
+		name       string
+		wall, used time.Duration
+		slow       int
+		stuck      bool
+	}{
+		{"a busy machine", 2 * soft, soft / 100, 0, false},
+		{"a very busy machine", 1000 * soft, soft, 0, false},
+		{"a slow module", 2 * soft, 2 * soft, 9, false},
+		{"a stuck module", 1000 * soft, 1000 * soft, 0, true},
+	} {
+		var p pace
+		slow, stuck, unmeasured := 0, false, 0
+		for range 10 * paceWindow {
+			took, measured := c.wall, p.suspect
+			if measured {
+				took = c.used
+			} else {
+				unmeasured++
+			}
+			s, k := p.took(took, soft, measured)
+			if s {
+				slow++
+			}
+			stuck = stuck || k
+		}
+		if slow != c.slow || stuck != c.stuck || unmeasured == 0 {
+			t.Errorf("%s: %d windows are slow, stuck %v, %d calls not measured", c.name, slow,
+				stuck, unmeasured)
+		}
+	}
+}
+
+// TestWatch: a suspect's call is judged by the processor's time, which a wait does not use.
+func TestWatch(t *testing.T) {
+	if !threadTimed {
+		t.Skip("no clock of a thread here")
+	}
+	p := pace{suspect: true}
+	w := p.watch()
+	for begin := threadTime(); threadTime()-begin < 2*time.Millisecond; {
+	}
+	wall, judged := w.end()
+	if judged < 2*time.Millisecond || judged > wall+time.Millisecond {
+		t.Errorf("%v by the wall, judged by %v", wall, judged)
+	}
+	w = p.watch()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for begin := time.Now(); time.Since(begin) < 20*time.Millisecond; {
+		}
+	}()
+	<-done
+	if wall, judged = w.end(); wall < 20*time.Millisecond || judged > wall/2 {
+		t.Errorf("while it waited for %v, judged by %v", wall, judged)
 	}
 }

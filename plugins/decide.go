@@ -97,9 +97,10 @@ func (h *Host) run(g *generation, v *abi.View, out []abi.Decision, call *Call) (
 		s.stale = true // It was not asked in the step before.
 	}
 	s.turn = h.turn
-	begin := time.Now()
+	watch := g.pace.watch()
 	answer, a, err := s.step(v, out)
-	call.Wall = time.Since(begin)
+	wall, judged := watch.end()
+	call.Wall = wall
 	if err != nil {
 		call.Wall = 0
 		return out, err
@@ -116,7 +117,7 @@ func (h *Host) run(g *generation, v *abi.View, out []abi.Decision, call *Call) (
 		return out, a.fault
 	}
 	s.last = a
-	h.paced(g, call.Wall)
+	h.paced(g, judged, watch.measured || !threadTimed)
 	if g.breaker.ok(&h.rules) {
 		g.recovery = Recovered
 		h.log.Info("policy trusted again", "policy", g.label, "clean steps", h.rules.CleanSteps)
@@ -167,8 +168,8 @@ func (h *Host) ready(g *generation) (*sandbox, error) {
 }
 
 // paced acts on how long a module's calls take.
-func (h *Host) paced(g *generation, wall time.Duration) {
-	slow, stuck := g.pace.took(wall, h.rules.Slow)
+func (h *Host) paced(g *generation, took time.Duration, measured bool) {
+	slow, stuck := g.pace.took(took, h.rules.Slow, measured)
 	switch {
 	case stuck:
 		h.fault(g, g.fault(abi.FaultSlow, exportDecide, "%d calls in a row took more than %v each",

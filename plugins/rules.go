@@ -27,7 +27,8 @@ type Rules struct {
 	Backoff    time.Duration
 	BackoffMax time.Duration
 	CleanSteps int
-	// Slow is the time that 99 of 100 decisions should stay under. Beyond it the class slow is
+	// Slow is the time that 99 of 100 decisions should stay under, by the processor's time where
+	// the system tells a thread's (Linux), by the wall elsewhere. Beyond it the class slow is
 	// counted; calls that take ten times as long one after the other set the module aside.
 	Slow time.Duration
 	// Keep is how many entries of the history are kept to go back to.

@@ -142,8 +142,8 @@ var servingKeys = []row{
 		table: "policy.limits", key: "slow",
 		at:  func(c *Config) any { return &c.Policy.Limits.Slow },
 		def: `"300us"`, least: `"1us"`, most: `"10s"`, reload: true,
-		doc: "p99 wall time of pol_decide above which the class slow is counted; warns, " +
-			"never cuts off",
+		doc: "p99 time of pol_decide (on Linux the processor's) above which the class slow is " +
+			"counted; warns, never cuts off",
 	},
 	{
 		table: "policy.limits", key: "log_lines",
