@@ -12,7 +12,7 @@
 package gpu
 
 // Device is an accelerator with its own memory. One goroutine at a time calls its kernels; PackKV
-// and UnpackKV may be called beside them for pages that no running kernel touches. Three methods
+// and UnpackKV may be called beside them for pages that no running kernel touches. Four methods
 // more are for devices of some kinds:
 //
 //   - SlotsApart() bool: where it answers true, PackKV may read the complete slots of a page at
@@ -21,6 +21,8 @@ package gpu
 //     called afterwards sees what they wrote. Where it is missing, Sync is needed.
 //   - StageKV(kv, layer, ranges) error begins to copy slots to the host and does not wait: PackKV
 //     of them finds them there. It may do nothing.
+//   - NumericsOf([]DType) string is the class in which weights of these types are computed, where
+//     Numerics names more than their bits depend on.
 type Device interface {
 	Memory
 	Kernels

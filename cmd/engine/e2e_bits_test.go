@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kvrelay/engine/gpu/cpu"
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/plugins"
@@ -205,6 +206,9 @@ func openBench(t *testing.T, g goldenModel) *workbench {
 	cfg, _ := config.Load("")
 	kv := cmp.Or(g.kv, cfg.KVCache.DType)
 	cfg.Model.Path, cfg.KVCache.DType = g.folder, kv
+	if g.backend != "" {
+		cfg.Backend.Numerics = "tdp"
+	}
 	m, err := loadModel(cfg, quietLoading())
 	if err != nil {
 		t.Fatal(err)
@@ -224,8 +228,8 @@ func openBench(t *testing.T, g goldenModel) *workbench {
 	b.cached = startLone(t, m, memory)
 	common := fmt.Sprintf("[telemetry]\nlog_level = \"debug\"\n[model]\npath = %q\n"+
 		"[kv_cache]\ndtype = %q\n", g.folder, kv)
-	b.prefill = serveNode(t, "[node]\nrole = \"prefill\"\n"+common)
-	b.decode = serveNode(t, "[node]\nrole = \"decode\"\n"+common)
+	b.prefill = serveNode(t, "[node]\nrole = \"prefill\"\n"+common+g.backend+g.prefill)
+	b.decode = serveNode(t, "[node]\nrole = \"decode\"\n"+common+g.backend)
 	return b
 }
 
@@ -257,6 +261,21 @@ func TestSameBitsOfTheEmbeddedModel(t *testing.T) {
 	sameBits(t, g)
 	g.kv = "q8_0"
 	t.Run("keys and values in q8_0", func(t *testing.T) { sameBits(t, g) })
+}
+
+// TestSameBitsOfTheOrderOfAMX: the class tdp gives the same bits on processors of different kinds,
+// and the reference's tokens.
+func TestSameBitsOfTheOrderOfAMX(t *testing.T) {
+	device, err := cpu.Open(cpu.Options{ISA: cpu.AVX2})
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := device.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g := embeddedGolden()
+	g.backend, g.prefill = "[backend]\nnumerics = \"tdp\"\n", "isa = \"avx2\"\n"
+	sameBits(t, g)
 }
 
 func TestSameBits(t *testing.T) {

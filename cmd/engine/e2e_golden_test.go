@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,8 +25,9 @@ type goldenCase struct {
 }
 
 // goldenModel is a model with its reference. The folder "" is the embedded model. With kv it is the
-// type of keys and values, in place of the default, for which the reference is too exact.
-type goldenModel struct{ name, folder, file, kv string }
+// type of keys and values, in place of the default, for which the reference is too exact. The
+// backend's lines are all instances', those of the prefill come on top in the prefill instance.
+type goldenModel struct{ name, folder, file, kv, backend, prefill string }
 
 // embeddedGolden is there in every clone.
 func embeddedGolden() goldenModel {
@@ -90,7 +92,8 @@ func (g goldenModel) positionBytes(t *testing.T) int64 {
 		c.HeadDim = c.Hidden / c.Heads
 	}
 	const keyAndValue, float16Bytes = 2, 2 // f16 is the default of kv_cache.dtype.
-	if numbers := c.Layers * keyAndValue * c.KVHeads * c.HeadDim; g.kv == "q8_0" {
+	kv := cmp.Or(g.kv, os.Getenv("ENGINE__KV_CACHE__DTYPE"))
+	if numbers := c.Layers * keyAndValue * c.KVHeads * c.HeadDim; kv == "q8_0" {
 		return numbers / 32 * 34
 	} else {
 		return numbers * float16Bytes

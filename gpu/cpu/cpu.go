@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"runtime"
 	"unsafe"
+
+	"github.com/kvrelay/engine/gpu"
 )
 
 // ISA selects the instructions of the inner loops.
@@ -30,18 +32,22 @@ type Options struct {
 	// FloatActivations: quantised weights meet activations in float32, not in 8-bit integers. It
 	// is slower and nearer to what the weights say, and another numerics class.
 	FloatActivations bool
+	// TDP: weights that are not quantised are multiplied in the order of AMX, NumericsTDP, on any
+	// processor.
+	TDP bool
 }
 
 // Device is the fast path. It owns its worker threads. One goroutine at a time calls its kernels.
 type Device struct {
 	activations
-	micro            *micro
-	floatActivations bool
-	pool             *pool
-	scratch          []*scratch // one a worker
-	angles           angleCache
-	inputs           quantInputs
-	zeros            [widePanels * panelRows]float32 // where chains without a bias start
+	micro   *micro
+	class   numericsClass
+	pool    *pool
+	scratch []*scratch // one a worker
+	angles  angleCache
+	inputs  quantInputs
+	planes  tdpInputs
+	zeros   [widePanels * panelRows]float32 // where chains without a bias start
 
 	// The job of each kernel, kept here so that a call allocates nothing.
 	packing      packJob
@@ -51,6 +57,8 @@ type Device struct {
 	gated        gatedJob
 	quantMatmul  quantMatmulJob
 	quantiseRows quantiseJob
+	splitRows    splitJob
+	tdpMatmul    tdpJob
 	rope         ropeJob
 	attention    attentionJob
 	glu          gluJob
@@ -69,7 +77,8 @@ func Open(o Options) (*Device, error) {
 		return nil, fmt.Errorf("cpu device: %d threads; 1 to %d are possible",
 			o.Threads, maxThreads)
 	}
-	d := &Device{micro: m, pool: newPool(o.Threads), floatActivations: o.FloatActivations}
+	d := &Device{micro: m, pool: newPool(o.Threads),
+		class: numericsClass{tdp: o.TDP, int8: !o.FloatActivations}}
 	for range o.Threads {
 		d.scratch = append(d.scratch, newScratch())
 	}
@@ -109,12 +118,10 @@ func (d *Device) ISA() ISA { return d.micro.name }
 func (d *Device) Threads() int { return d.pool.threads() }
 
 // Numerics implements gpu.Device.
-func (d *Device) Numerics() string {
-	if d.floatActivations {
-		return NumericsFMA
-	}
-	return NumericsInt8
-}
+func (d *Device) Numerics() string { return d.class.String() }
+
+// NumericsOf is the class of weights of some types, as gpu.Device says.
+func (d *Device) NumericsOf(types []gpu.DType) string { return d.class.of(types) }
 
 // Close ends the worker threads. Memory goes back when nothing refers to it any more.
 func (d *Device) Close() error {
@@ -151,12 +158,18 @@ type scratch struct {
 	widen    floatCall
 	tile     quantTile
 	quantise quantiseCall
+
+	tdp     *tdpScratch
+	tdpTile tdpTile
+	split   tdpSplit
+	planes  tdpWiden
 }
 
 // newScratch aligns what kernels load in whole vectors.
 func newScratch() *scratch {
 	m := newMemory(int(unsafe.Sizeof(quantScratch{})))
-	return &scratch{quant: (*quantScratch)(m.at(0))}
+	planes := newMemory(int(unsafe.Sizeof(tdpScratch{})))
+	return &scratch{quant: (*quantScratch)(m.at(0)), tdp: (*tdpScratch)(planes.at(0))}
 }
 
 // forget drops the addresses of the last call: they may lie in memory that is unmapped one day, and
@@ -167,6 +180,7 @@ func (s *scratch) forget() {
 	clear(s.stretches[:])
 	s.unpack, s.widen, s.tile = unpackCall{}, floatCall{}, quantTile{}
 	s.widening = widenCall{}
+	s.tdpTile, s.planes = tdpTile{}, tdpWiden{}
 }
 
 // address is that of element i.

@@ -16,13 +16,23 @@ import (
 // number is a new numerics class.
 const fingerprint = "ee5aa961e884bd105cbcadfd2523ae675d6aaf4350253008b86ecd0ce62769f2"
 
+// fingerprintTDP is that of the class tdp.
+const fingerprintTDP = "5b7a07b4be1182a102f2853de5983efaf9b6bde711b97c05291d18a9ef258252"
+
 func TestFingerprint(t *testing.T) {
-	for _, d := range []gpu.Device{cpu.NewTwin(cpu.NumericsFMA),
-		open(t, cpu.Options{ISA: cpu.Go, Threads: 2}), open(t, cpu.Options{})} {
-		if got := fmt.Sprintf("%x", sha256.Sum256(layerBytes(t, d))); got != fingerprint {
-			t.Errorf("%s: fingerprint %s, want %s", d.Name(), got, fingerprint)
+	for _, tdp := range []bool{false, true} {
+		class, want := cpu.NumericsFMA, fingerprint
+		if tdp {
+			class, want = cpu.NumericsTDP, fingerprintTDP
 		}
-		d.Close()
+		for _, d := range []gpu.Device{cpu.NewTwin(class),
+			open(t, cpu.Options{ISA: cpu.Go, Threads: 2, TDP: tdp}),
+			open(t, cpu.Options{TDP: tdp})} {
+			if got := fmt.Sprintf("%x", sha256.Sum256(layerBytes(t, d))); got != want {
+				t.Errorf("%s %s: fingerprint %s, want %s", d.Name(), class, got, want)
+			}
+			d.Close()
+		}
 	}
 }
 

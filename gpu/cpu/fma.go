@@ -30,10 +30,14 @@ func delicate(s float64) bool {
 // to odd", 2008): 53 bits are at least 24+2, so the second rounding sees on which side of a
 // midpoint the exact sum is.
 func fmaOdd(a, b, c float32) float32 {
-	p, q := float64(a)*float64(b), float64(c)
+	return float32(sumToOdd(float64(a)*float64(b), float64(c)))
+}
+
+// sumToOdd is p + q rounded to odd: of a sum that is not exact the last bit is 1.
+func sumToOdd(p, q float64) float64 {
 	s := p + q
 	if math.IsInf(s, 0) || math.IsNaN(s) {
-		return float32(s)
+		return s
 	}
 	back := s - p
 	rest := (p - (s - back)) + (q - back) // exact: s + rest = p + q (Knuth)
@@ -44,5 +48,5 @@ func fmaOdd(a, b, c float32) float32 {
 			s = math.Float64frombits(bits - 1)
 		}
 	}
-	return float32(s)
+	return s
 }

@@ -1139,6 +1139,151 @@ func widenPanelAVX512(c *widenCall)
 //go:noescape
 func widenRowAVX512(c *widenCall)
 
+// tdpTilex1AVX2 computes 1 rows of 8 columns.
+//
+//go:noescape
+func tdpTilex1AVX2(t *tdpTile)
+
+// tdpTilex2AVX2 computes 2 rows of 8 columns.
+//
+//go:noescape
+func tdpTilex2AVX2(t *tdpTile)
+
+// tdpTilex3AVX2 computes 3 rows of 8 columns.
+//
+//go:noescape
+func tdpTilex3AVX2(t *tdpTile)
+
+// tdpTilex4AVX2 computes 4 rows of 8 columns.
+//
+//go:noescape
+func tdpTilex4AVX2(t *tdpTile)
+
+// tdpTilex5AVX2 computes 5 rows of 8 columns.
+//
+//go:noescape
+func tdpTilex5AVX2(t *tdpTile)
+
+// tdpTilex6AVX2 computes 6 rows of 8 columns.
+//
+//go:noescape
+func tdpTilex6AVX2(t *tdpTile)
+
+// tdpSplitAVX2 is tdpSplitGo for whole vectors.
+//
+//go:noescape
+func tdpSplitAVX2(c *tdpSplit)
+
+// tdpWidenF32AVX2 is tdpWidenGo for F32.
+//
+//go:noescape
+func tdpWidenF32AVX2(c *tdpWiden)
+
+// tdpWidenF16AVX2 is tdpWidenGo for F16.
+//
+//go:noescape
+func tdpWidenF16AVX2(c *tdpWiden)
+
+// tdpWidenBF16AVX2 is tdpWidenGo for BF16.
+//
+//go:noescape
+func tdpWidenBF16AVX2(c *tdpWiden)
+
+// tdpTilex1AVX512 computes 1 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex1AVX512(t *tdpTile)
+
+// tdpTilex2AVX512 computes 2 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex2AVX512(t *tdpTile)
+
+// tdpTilex3AVX512 computes 3 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex3AVX512(t *tdpTile)
+
+// tdpTilex4AVX512 computes 4 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex4AVX512(t *tdpTile)
+
+// tdpTilex5AVX512 computes 5 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex5AVX512(t *tdpTile)
+
+// tdpTilex6AVX512 computes 6 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex6AVX512(t *tdpTile)
+
+// tdpTilex7AVX512 computes 7 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex7AVX512(t *tdpTile)
+
+// tdpTilex8AVX512 computes 8 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex8AVX512(t *tdpTile)
+
+// tdpTilex9AVX512 computes 9 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex9AVX512(t *tdpTile)
+
+// tdpTilex10AVX512 computes 10 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex10AVX512(t *tdpTile)
+
+// tdpTilex11AVX512 computes 11 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex11AVX512(t *tdpTile)
+
+// tdpTilex12AVX512 computes 12 rows of 16 columns.
+//
+//go:noescape
+func tdpTilex12AVX512(t *tdpTile)
+
+// tdpSplitAVX512 is tdpSplitGo for whole vectors.
+//
+//go:noescape
+func tdpSplitAVX512(c *tdpSplit)
+
+// tdpWidenF32AVX512 is tdpWidenGo for F32.
+//
+//go:noescape
+func tdpWidenF32AVX512(c *tdpWiden)
+
+// tdpWidenF16AVX512 is tdpWidenGo for F16.
+//
+//go:noescape
+func tdpWidenF16AVX512(c *tdpWiden)
+
+// tdpWidenBF16AVX512 is tdpWidenGo for BF16.
+//
+//go:noescape
+func tdpWidenBF16AVX512(c *tdpWiden)
+
+// tdpWideF32 computes one row of a few F32 panels.
+//
+//go:noescape
+func tdpWideF32(t *tdpTile)
+
+// tdpWideF16 computes one row of a few F16 panels.
+//
+//go:noescape
+func tdpWideF16(t *tdpTile)
+
+// tdpWideBF16 computes one row of a few BF16 panels.
+//
+//go:noescape
+func tdpWideBF16(t *tdpTile)
+
 // tilesAVX2 are kernels by type and rows.
 var tilesAVX2 = tileTable{
 	gpu.F32: {
@@ -1443,4 +1588,44 @@ var quantRowsAVX512 = quantRowTable{
 		6: quantRowsQ6_Kx6AVX512,
 		8: quantRowsQ6_Kx8AVX512,
 	},
+}
+
+// tdpTilesAVX2 are kernels of the class tdp by rows.
+var tdpTilesAVX2 = [tdpRows + 1]func(*tdpTile){
+	1: tdpTilex1AVX2,
+	2: tdpTilex2AVX2,
+	3: tdpTilex3AVX2,
+	4: tdpTilex4AVX2,
+	5: tdpTilex5AVX2,
+	6: tdpTilex6AVX2,
+}
+
+// tdpWidenersAVX2 make planes of steps of panels, by type.
+var tdpWidenersAVX2 = [plainTypes]func(*tdpWiden){
+	gpu.F32:  tdpWidenF32AVX2,
+	gpu.F16:  tdpWidenF16AVX2,
+	gpu.BF16: tdpWidenBF16AVX2,
+}
+
+// tdpTilesAVX512 are kernels of the class tdp by rows.
+var tdpTilesAVX512 = [tdpRows + 1]func(*tdpTile){
+	1:  tdpTilex1AVX512,
+	2:  tdpTilex2AVX512,
+	3:  tdpTilex3AVX512,
+	4:  tdpTilex4AVX512,
+	5:  tdpTilex5AVX512,
+	6:  tdpTilex6AVX512,
+	7:  tdpTilex7AVX512,
+	8:  tdpTilex8AVX512,
+	9:  tdpTilex9AVX512,
+	10: tdpTilex10AVX512,
+	11: tdpTilex11AVX512,
+	12: tdpTilex12AVX512,
+}
+
+// tdpWidenersAVX512 make planes of steps of panels, by type.
+var tdpWidenersAVX512 = [plainTypes]func(*tdpWiden){
+	gpu.F32:  tdpWidenF32AVX512,
+	gpu.F16:  tdpWidenF16AVX512,
+	gpu.BF16: tdpWidenBF16AVX512,
 }

@@ -27,6 +27,10 @@ func (d *Device) MatMul(a gpu.MatMulArgs) error {
 			d.quantMatMul(call)
 			continue
 		}
+		if d.class.tdp {
+			d.tdpMatMul(call)
+			continue
+		}
 		call.cut(d.micro.tall, blockRows)
 		d.matmul.matmulCall = call
 		d.pool.run(call.tasks(), &d.matmul)

@@ -24,7 +24,7 @@ func (q *quantInputs) grow(rows, cols int) {
 func (d *Device) quantMatMul(c matmulCall) {
 	format := formats[c.w.dtype]
 	j := &d.quantMatmul
-	j.matmulCall, j.format, j.integers = c, format, !d.floatActivations
+	j.matmulCall, j.format, j.integers = c, format, d.class.int8
 	if j.integers {
 		d.inputs.grow(c.rows, c.w.cols)
 		q := &d.quantiseRows

@@ -68,6 +68,7 @@ type micro struct {
 	widenPanel    func(*widenCall)
 	widenRow      func(*widenCall)
 	quant         quantMicro
+	tdp           tdpMicro
 }
 
 // goMicro is the set for every machine.
@@ -85,6 +86,7 @@ func goMicro() *micro {
 		widenPanel:    widenPanel,
 		widenRow:      widenRow,
 		quant:         goQuantMicro(),
+		tdp:           goTDPMicro(),
 	}
 	for dtype := range m.tiles {
 		widen := wideners[dtype]

@@ -44,6 +44,7 @@ func avx2Micro() *micro {
 		widenPanel: widenPanelAVX2,
 		widenRow:   widenRowAVX2,
 		quant:      avx2QuantMicro(),
+		tdp:        avx2TDPMicro(),
 	}
 }
 
@@ -89,8 +90,42 @@ func avx512Micro() *micro {
 		quantise: quantiseAVX2, rows: quantRowsAVX512, few: 32,
 		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX512,
 			floatsWholeAVX512, floatsLeastAVX512, floatsHalfAVX512}}
+	m.tdp = tdpMicro{tall: tdpRows, tiles: tdpTilesAVX512, widen: tdpWidenersAVX512,
+		wide: [...]func(*tdpTile){gpu.F32: tdpWideF32, gpu.F16: tdpWideF16,
+			gpu.BF16: tdpWideBF16},
+		widePanels: [...]int{gpu.F32: 1, gpu.F16: 2, gpu.BF16: 2},
+		split:      splitFast(16, tdpSplitAVX512)}
 	m.wide = [...]tileKernel{wideF32AVX512, wideF16AVX512, wideBF16AVX512}
 	return m
+}
+
+func avx2TDPMicro() tdpMicro {
+	m := tdpMicro{tall: 6, widen: tdpWidenersAVX2, split: splitFast(8, tdpSplitAVX2)}
+	for rows := 1; rows <= m.tall; rows++ {
+		m.tiles[rows] = func(t *tdpTile) {
+			const half = panelRows / 2 * 4
+			first := *t
+			tdpTilesAVX2[rows](t)
+			*t = first
+			t.w, t.c = unsafe.Add(t.w, half), unsafe.Add(t.c, half)
+			t.init = unsafe.Add(t.init, half)
+			tdpTilesAVX2[rows](t)
+		}
+	}
+	return m
+}
+
+// splitFast gives the assembly whole vectors.
+func splitFast(lanes int, vector func(*tdpSplit)) func(*tdpSplit) {
+	return func(c *tdpSplit) {
+		rest := *c
+		if c.n &^= lanes - 1; c.n > 0 {
+			vector(c)
+		}
+		rest.n -= c.n
+		rest.from, rest.to = unsafe.Add(rest.from, 4*c.n), unsafe.Add(rest.to, 4*c.n)
+		tdpSplitGo(&rest)
+	}
 }
 
 // The fast functions give the assembly whole vectors and plain Go the rest: the bits are the same.

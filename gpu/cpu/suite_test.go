@@ -21,11 +21,13 @@ func open(t testing.TB, o cpu.Options) gpu.Device {
 func TestSuite(t *testing.T) {
 	for _, o := range []cpu.Options{
 		{Threads: 3, ISA: cpu.Go},
-		{Threads: 1, ISA: cpu.Go, FloatActivations: true},
+		{Threads: 1, ISA: cpu.Go, FloatActivations: true, TDP: true},
 		{Threads: 1, ISA: cpu.AVX2}, {Threads: 3, ISA: cpu.AVX2},
 		{Threads: 3, ISA: cpu.AVX2, FloatActivations: true},
 		{Threads: 1, ISA: cpu.AVX512}, {Threads: 3, ISA: cpu.AVX512},
 		{Threads: 3, ISA: cpu.AVX512, FloatActivations: true},
+		{Threads: 3, ISA: cpu.AVX2, TDP: true},
+		{Threads: 1, ISA: cpu.AVX512, TDP: true}, {Threads: 3, ISA: cpu.AVX512, TDP: true},
 	} {
 		d := open(t, o)
 		name := d.Name() + " " + d.Numerics()

@@ -12,26 +12,20 @@ import (
 // its bits (the bit patterns of NaNs aside).
 type Twin struct {
 	activations
-	numerics string
+	class numericsClass
 }
 
-// NewTwin returns the reference device of a numerics class: NumericsFMA or NumericsInt8.
-func NewTwin(numerics string) *Twin { return &Twin{numerics: numerics} }
+// NewTwin returns the reference device of a numerics class of this package.
+func NewTwin(numerics string) *Twin { return &Twin{class: classOf(numerics)} }
 
 // Name implements gpu.Device.
 func (*Twin) Name() string { return "cpu reference" }
 
-// The numerics classes of this package.
-const (
-	// NumericsFMA: one chain of single-rounded float32 FMAs an output, k ascending.
-	NumericsFMA = "fma"
-	// NumericsInt8 differs for quantised weights alone: they meet activations in 8-bit integers,
-	// and an output is one chain over blocks of 32 exact integer products.
-	NumericsInt8 = "fma-int8"
-)
-
 // Numerics implements gpu.Device.
-func (t *Twin) Numerics() string { return t.numerics }
+func (t *Twin) Numerics() string { return t.class.String() }
+
+// NumericsOf is the class of weights of some types, as gpu.Device says.
+func (t *Twin) NumericsOf(types []gpu.DType) string { return t.class.of(types) }
 
 // Close implements gpu.Device.
 func (*Twin) Close() error { return nil }
@@ -41,6 +35,8 @@ type twinMatrix struct {
 	rows, cols int
 	data       []float32
 	blocks     []*twinBlocks // by row; nil where it is not quantised
+	types      []gpu.DType   // by row
+	planes     []twinPlanes  // by row; nil where they are not needed
 }
 
 func (m *twinMatrix) Rows() int { return m.rows }
@@ -49,7 +45,7 @@ func (m *twinMatrix) Cols() int { return m.cols }
 func (m *twinMatrix) row(i int) []float32 { return m.data[i*m.cols:][:m.cols] }
 
 // Pack implements gpu.Memory.
-func (*Twin) Pack(parts ...gpu.Tensor) (gpu.Matrix, error) {
+func (t *Twin) Pack(parts ...gpu.Tensor) (gpu.Matrix, error) {
 	if err := checkPack(parts); err != nil {
 		return nil, err
 	}
@@ -58,6 +54,9 @@ func (*Twin) Pack(parts ...gpu.Tensor) (gpu.Matrix, error) {
 		m.rows += part.Rows
 		for row := range part.Rows {
 			m.add(part.DType, part.Data[row*part.DType.RowBytes(part.Cols):])
+			if m.planes = append(m.planes, nil); t.class.tdp && !part.DType.Quantised() {
+				m.planes[len(m.planes)-1] = weightPlanes(part.DType, m.row(len(m.planes)-1))
+			}
 		}
 	}
 	return m, nil
@@ -69,7 +68,7 @@ func (m *twinMatrix) add(dtype gpu.DType, data []byte) {
 	if dtype.Quantised() {
 		blocks = newTwinBlocks(dtype, data[:dtype.RowBytes(m.cols)])
 	}
-	m.blocks = append(m.blocks, blocks)
+	m.blocks, m.types = append(m.blocks, blocks), append(m.types, dtype)
 	for k := range m.cols {
 		if blocks != nil {
 			m.data = append(m.data, blocks.number(k))
@@ -151,7 +150,7 @@ func (t *Twin) MatMul(a gpu.MatMulArgs) error {
 	}
 	w, x, dst := a.W.(*twinMatrix), floats(a.X), floats(a.Dst)
 	for r := range a.Rows {
-		row := x[r*w.cols:][:w.cols]
+		row, planes := x[r*w.cols:][:w.cols], [plainTypes]twinPlanes{}
 		for o := range w.rows {
 			var sum float32
 			if a.Accumulate {
@@ -159,17 +158,29 @@ func (t *Twin) MatMul(a gpu.MatMulArgs) error {
 			} else if a.Bias != nil {
 				sum = floats(a.Bias)[o]
 			}
-			if b := w.blocks[o]; b != nil && t.numerics == NumericsInt8 {
-				dst[r*w.rows+o] = b.product(row, sum)
+			if w.planes[o] == nil {
+				dst[r*w.rows+o] = t.product(w, o, row, sum)
 				continue
 			}
-			for k, v := range w.row(o) {
-				sum = fma32(row[k], v, sum)
+			dtype := w.types[o]
+			if planes[dtype] == nil {
+				planes[dtype] = activationPlanes(dtype, row)
 			}
-			dst[r*w.rows+o] = sum
+			dst[r*w.rows+o] = tdpSum(tdpForms[dtype].products, planes[dtype], w.planes[o], sum)
 		}
 	}
 	return nil
+}
+
+// product adds a row times output o of a weight to sum, by FMAs or integers.
+func (t *Twin) product(w *twinMatrix, o int, row []float32, sum float32) float32 {
+	if b := w.blocks[o]; b != nil && t.class.int8 {
+		return b.product(row, sum)
+	}
+	for k, v := range w.row(o) {
+		sum = fma32(row[k], v, sum)
+	}
+	return sum
 }
 
 // GLU implements gpu.Kernels.

@@ -43,8 +43,9 @@ func Run(t *testing.T, open func() gpu.Device) {
 		t.Run(test.name, func(t *testing.T) {
 			device := open()
 			twin := cpu.NewTwin(cpu.NumericsFMA)
-			if device.Numerics() == cpu.NumericsInt8 {
-				twin = cpu.NewTwin(cpu.NumericsInt8)
+			switch class := device.Numerics(); class {
+			case cpu.NumericsInt8, cpu.NumericsTDP, cpu.NumericsTDPInt8:
+				twin = cpu.NewTwin(class)
 			}
 			defer device.Close()
 			seed := rand.Uint64()

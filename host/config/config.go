@@ -98,6 +98,7 @@ type Backend struct {
 	Threads     Auto[int]
 	ISA         string // auto, avx512, avx2, plain
 	Activations string // int8, f32
+	Numerics    string // fma, tdp
 }
 
 // KVCache is [kv_cache].

@@ -208,6 +208,13 @@ var modelKeys = []row{
 			"(slower); equal on prefill and decode",
 	},
 	{
+		table: "backend", key: "numerics",
+		at:  func(c *Config) any { return &c.Backend.Numerics },
+		def: `"fma"`, enum: []string{"fma", "tdp"}, alias: map[string]string{"amx": "tdp"},
+		doc: "order of sums with weights that are not quantised: fma | tdp (that of AMX, on any " +
+			"processor; slower there); equal on prefill and decode",
+	},
+	{
 		table: "kv_cache", key: "memory", at: func(c *Config) any { return &c.KVCache.Memory },
 		def: `"auto"`, least: `"64KiB"`, most: `"64TiB"`,
 		doc: "size of the page pool, shared by all requests; auto = max_num_seqs × " +

@@ -21,6 +21,7 @@ type weights struct {
 	finalNorm norm
 	head      linear
 	digest    [sha256.Size]byte
+	types     []gpu.DType // of the matrices that activations are multiplied by
 }
 
 // layer is a layerBlueprint with its weights.
@@ -55,7 +56,8 @@ type builder struct {
 	options     Options
 	hash        hash.Hash
 	taken       map[string]bool
-	done, total int64 // bytes of the files
+	types       []gpu.DType // of the matrices packed
+	done, total int64       // bytes of the files
 	err         error
 }
 
@@ -71,6 +73,9 @@ func build(
 	}
 	w := &weights{blueprint: b}
 	w.embedding = l.pack(b.Hidden, part{b.embedding, b.Vocabulary})
+	if len(b.head.parts) > 0 {
+		l.types = nil // The embedding is only looked up.
+	}
 	for i := range b.layers {
 		w.layers = append(w.layers, l.layer(&b.layers[i]))
 	}
@@ -79,7 +84,7 @@ func build(
 	if len(b.head.parts) > 0 {
 		w.head = l.linear(b.head)
 	}
-	w.digest = [sha256.Size]byte(l.hash.Sum(nil))
+	w.digest, w.types = [sha256.Size]byte(l.hash.Sum(nil)), l.types
 	if l.err == nil {
 		l.err = l.unused(b)
 	}
@@ -194,6 +199,11 @@ func (l *builder) pack(cols int, parts ...part) gpu.Matrix {
 	l.convert(tensors, parts)
 	if l.err != nil {
 		return nil
+	}
+	for _, t := range tensors {
+		if !slices.Contains(l.types, t.DType) {
+			l.types = append(l.types, t.DType)
+		}
 	}
 	m, err := l.device.Pack(tensors...)
 	if err != nil {

@@ -173,8 +173,14 @@ func (m *Model) MaxRows() int { return m.options.rows() }
 // computation, and the weights, of large ones evenly spread samples.
 func (m *Model) Digest() [32]byte { return m.weights.digest }
 
-// Numerics is the numerics class of the device the model is on.
-func (m *Model) Numerics() string { return m.device.Numerics() }
+// Numerics is the numerics class that the model's weights are computed in on its device: settings
+// for weights of other types do not show in it.
+func (m *Model) Numerics() string {
+	if d, ok := m.device.(interface{ NumericsOf([]gpu.DType) string }); ok {
+		return d.NumericsOf(m.weights.types)
+	}
+	return m.device.Numerics()
+}
 
 // NewKV allocates the page pool that Run computes into. It replaces an earlier pool.
 func (m *Model) NewKV(pages, pageSize int) (*KVStore, error) {

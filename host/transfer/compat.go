@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // Compat is all that must be equal at both ends so that a page of one means the same at the other.
@@ -21,7 +22,7 @@ type Compat struct {
 	Rope     string // the rotation schedule in words, such as "theta=10000"
 	Window   int    // tokens; 0 = none
 	Sinks    int
-	Numerics string // gpu.Device.Numerics: the class of summation order
+	Numerics string // the class of summation order that the weights are computed in
 	Protocol int    // ProtocolVersion; 0 is read as that
 }
 
@@ -68,7 +69,7 @@ func differences(ours, theirs []property) []string {
 			found = append(found, fmt.Sprintf("%s: here %s, there none", p.name, show(p.value)))
 		case value != p.value:
 			found = append(found, fmt.Sprintf("%s: here %s, there %s%s",
-				p.name, show(p.value), show(value), mends[p.name]))
+				p.name, show(p.value), show(value), mend(p.name, p.value, value)))
 		}
 	}
 	for _, p := range theirs {
@@ -80,10 +81,42 @@ func differences(ours, theirs []property) []string {
 	return found
 }
 
-// mends says which setting makes a value equal at both ends, where it is one setting.
-var mends = map[string]string{
-	"dtype":    " (set kv_cache.dtype alike)",
-	"numerics": " (set backend.activations alike)",
+// mend says which settings make a value equal at both ends, where settings do.
+func mend(name, here, there string) string {
+	switch name {
+	case "dtype":
+		return " (" + setEither("kv_cache.dtype", here, there) + ")"
+	case "numerics":
+		ours, known := numericsSettings(here)
+		theirs, known2 := numericsSettings(there)
+		if !known || !known2 {
+			return ""
+		}
+		var lines []string
+		for i, key := range []string{"backend.numerics", "backend.activations"} {
+			if ours[i] != theirs[i] {
+				lines = append(lines, setEither(key, ours[i], theirs[i]))
+			}
+		}
+		return " (" + strings.Join(lines, "; ") + ")"
+	}
+	return ""
+}
+
+// setEither is the line that mends one key, for either end. The peer's word is not trusted.
+func setEither(key, here, there string) string {
+	return fmt.Sprintf("set %s = %s here, or %s there", key, strconv.Quote(show(there)),
+		strconv.Quote(show(here)))
+}
+
+// numericsSettings are backend.numerics and backend.activations of a class of the cpu device.
+func numericsSettings(class string) (settings [2]string, known bool) {
+	base, integers := strings.CutSuffix(class, "-int8")
+	settings = [2]string{base, "f32"}
+	if integers {
+		settings[1] = "int8"
+	}
+	return settings, base == "fma" || base == "tdp"
 }
 
 func lookUp(list []property, name string) (string, bool) {

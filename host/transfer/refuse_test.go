@@ -162,8 +162,9 @@ func TestRefusedOpenings(t *testing.T) {
 				c.Rope, c.Window = "theta=500000", 64
 				o.models[0] = c.properties()
 			}},
-		{"other numbers", Incompatible, "dtype: here f32, there f16 (set kv_cache.dtype alike); " +
-			"numerics: here fma, there fma-int8 (set backend.activations alike)",
+		{"other numbers", Incompatible, "dtype: here f32, there f16 (set kv_cache.dtype = " +
+			"\"f16\" here, or \"f32\" there); numerics: here fma, there fma-int8 (set " +
+			"backend.activations = \"int8\" here, or \"f32\" there)",
 			func(p *pair, o *opening) {
 				c := p.from.Compat
 				c.DType, c.Numerics = "f16", "fma-int8"

@@ -61,6 +61,7 @@ func main() {
 		g.widenPanel(v)
 		g.widenRow(v)
 	}
+	g.tdp()
 	write("kernels_amd64.s", g.code.String())
 	writeGo("kernels_amd64.go", g.decl.String()+g.tables())
 	writeLimits()
@@ -93,6 +94,7 @@ func (g *generator) tables() string {
 	table("tilesAVX512", "tile", "AVX512", heights512)
 	table("pairsAVX512", "pair", "AVX512", heights512)
 	g.quantTables(&t)
+	g.tdpTables(&t)
 	return t.String()
 }
 
@@ -299,6 +301,7 @@ func (g *generator) constants() {
 		{"geluCubic", f32(0.044715)}, {"geluSlope", f32(1.5957691216057308)},
 		{"byteLow4", 0x0f0f0f0f}, {"byteBit4", 0x10101010}, {"byteBits45", 0x30303030},
 		{"byteSign", 0x80808080}, {"laneLow8", 255}, {"wordOne", 0x00010001},
+		{"upperHalf", 0xffff0000}, {"almostHalf", 0x7fff}, {"intOne", 1},
 		{"magnitude", 0x7fffffff}, {"quantTop", f32(127)}, {"nan", 0x7fc00000},
 	} {
 		fmt.Fprintf(&g.code, "\n")
