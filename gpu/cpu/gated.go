@@ -26,7 +26,7 @@ func (d *Device) MatMulGLU(m gpu.MatMulArgs, g gpu.GLUArgs) error {
 		return err
 	}
 	w := m.W.(*matrix)
-	if g.Width%panelRows != 0 || len(w.parts) > 1 || w.parts[0].dtype.Quantised() {
+	if g.Width%panelRows != 0 || len(w.parts) > 1 || w.parts[0].dtype.Quantised() || d.class.tdp {
 		if err := d.MatMul(m); err != nil {
 			return err
 		}
