@@ -102,7 +102,7 @@ func (j *attentionJob) do(worker, task int) {
 	padded, dim := j.kv.padded, j.args.HeadDim
 	clear(s.output[:t.lines*padded])
 	for i := range t.lines {
-		s.lines[i] = softLine{top: float32(math.Inf(-1))}
+		s.tops[i], s.totals[i] = float32(math.Inf(-1)), 0
 	}
 	last := t.position + (t.lines-1)*t.step
 	for start := 0; start <= last; start += attentionBlock {
@@ -124,7 +124,7 @@ func (j *attentionJob) do(worker, task int) {
 	}
 	for i := range t.lines {
 		o := s.output[i*padded:][:padded]
-		j.d.micro.scaleRow(o, 1/s.lines[i].total)
+		j.d.micro.scaleRow(o, 1/s.totals[i])
 		copy(j.dst[t.out+i*t.outStride:][:dim], o)
 	}
 }
@@ -157,11 +157,7 @@ func (b *block) do() {
 		return
 	}
 	b.scores(from, to)
-	for i := range b.lines {
-		if b.low[i] < b.high[i] {
-			b.softmax(i)
-		}
-	}
+	b.softmax()
 	if b.beside() {
 		return
 	}
@@ -260,9 +256,34 @@ func (b *block) scores(from, to int) {
 	}
 }
 
-// softmax hides what line i does not see and folds the block into the line's state.
-func (b *block) softmax(i int) {
-	s, micro, line := b.scratch, b.job.d.micro, b.line+i
+// softmax folds the block into the states of the lines that see some of it.
+func (b *block) softmax() {
+	s, micro, padded := b.scratch, b.job.d.micro, b.job.kv.padded
+	for i := 0; i < b.lines; {
+		first := i
+		for ; i < b.lines && b.low[i] < b.high[i]; i++ {
+			b.hide(i)
+		}
+		if i == first {
+			i++
+			continue
+		}
+		c, line := &s.softmax, b.line+first
+		c.scores = (*[attentionBlock]float32)(s.scores[first*scoreStride+keyLanes:])
+		c.lines, c.scale = i-first, scaleBehindCap(&b.job.args)
+		c.top, c.total = &s.tops[line], &s.totals[line]
+		micro.softmax(c)
+		for k, correction := range c.correction[:c.lines] {
+			if correction != 1 {
+				micro.scaleRow(s.output[(line+k)*padded:][:padded], correction)
+			}
+		}
+	}
+}
+
+// hide bounds the scores of line i and hides those of what it does not see.
+func (b *block) hide(i int) {
+	s, line := b.scratch, b.line+i
 	scores := (*[attentionBlock]float32)(s.scores[i*scoreStride+keyLanes:])
 	if b.job.args.Cap > 0 {
 		for column := b.low[i]; column < b.high[i]; column++ {
@@ -282,10 +303,6 @@ func (b *block) softmax(i int) {
 				scores[column] = hide
 			}
 		}
-	}
-	correction := micro.softmaxStep(scores, scaleBehindCap(&b.job.args), &s.lines[line])
-	if padded := b.job.kv.padded; correction != 1 {
-		micro.scaleRow(s.output[line*padded:][:padded], correction)
 	}
 }
 

@@ -138,12 +138,14 @@ type scratch struct {
 
 	// Attention: scores of the lines of one tile, and state of all lines of a task.
 	scores    [tileRows * scoreStride]float32
-	lines     [attentionLines]softLine
+	tops      [attentionLines]float32
+	totals    [attentionLines]float32
 	panels    [attentionBlock + 1]keyPanel // of one block of positions
 	stretches [attentionBlock + 1]stretch  // of one call
 	output    []float32                    // [attentionLines][padded head]
 
-	stored [maxStored]uint16 // a key on its way to its page
+	softmax softmaxCall
+	stored  [maxStored]uint16 // a key on its way to its page
 
 	// Keys or values of Q8_0 on their way to a page, and those of one block of positions on their
 	// way back: panels like those of the pool, and the values of column i at i·HeadDim.

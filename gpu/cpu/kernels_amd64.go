@@ -1084,6 +1084,11 @@ func scaleRowAVX2(x *float32, n int, f float32)
 //go:noescape
 func softmaxStepAVX2(scores *[attentionBlock]float32, scale float32, line *softLine) (correction float32)
 
+// softmaxAVX512 is softmaxStep of every line of a call.
+//
+//go:noescape
+func softmaxAVX512(c *softmaxCall)
+
 // gateSiLUAVX2 is the Go function of the same name for n, a positive multiple of 8.
 //
 //go:noescape
@@ -1093,11 +1098,6 @@ func gateSiLUAVX2(dst, gate, up *float32, n int)
 //
 //go:noescape
 func gateGELUAVX2(dst, gate, up *float32, n int)
-
-// softmaxStepAVX512 is softmaxStep.
-//
-//go:noescape
-func softmaxStepAVX512(scores *[attentionBlock]float32, scale float32, line *softLine) (correction float32)
 
 // gateSiLUAVX512 is the Go function of the same name for n, a positive multiple of 16.
 //

@@ -42,6 +42,35 @@ type stretch struct {
 	k int
 }
 
+// softmaxCall is one call of softmax: softmaxStep of lines of scores, which lie scoreStride apart,
+// on the state of as many lines. asm/softmax512.go knows the offsets of the fields.
+type softmaxCall struct {
+	scores     *[attentionBlock]float32
+	lines      int
+	top, total *float32 // those of the lines
+	scale      float32
+	correction [softmaxLines]float32
+	sum        [softmaxLines]float32 // for the kernel's own use
+}
+
+// softmaxLines is the most lines of one call.
+const softmaxLines = 16
+
+// eachLine is softmax by a function for one line.
+func eachLine(
+	step func(*[attentionBlock]float32, float32, *softLine) float32,
+) func(*softmaxCall) {
+	return func(c *softmaxCall) {
+		tops, totals := unsafe.Slice(c.top, c.lines), unsafe.Slice(c.total, c.lines)
+		for i := range c.lines {
+			scores := unsafe.Add(unsafe.Pointer(c.scores), i*scoreStride*4)
+			line := softLine{tops[i], totals[i]}
+			c.correction[i] = step((*[attentionBlock]float32)(scores), c.scale, &line)
+			tops[i], totals[i] = line.top, line.total
+		}
+	}
+}
+
 // tileKernel computes a tile of as many rows and panels as it was made for.
 type tileKernel func(*tile)
 
@@ -61,7 +90,7 @@ type micro struct {
 	sumSquares    func(lanes *[normLanes]float64, x []float32)
 	scaleWeighted func(dst, x, weight []float32, n norm)
 	scaleRow      func(x []float32, f float32)
-	softmaxStep   func(scores *[attentionBlock]float32, scale float32, line *softLine) float32
+	softmax       func(*softmaxCall)
 	gates         [gpu.GELUTanh + 1]func(dst, gate, up []float32)
 	rotate        func(low, high, cos, sin []float32)
 	narrow        [plainTypes]func(dst []uint16, src []float32) // rounds len(dst) numbers
@@ -79,7 +108,7 @@ func goMicro() *micro {
 		sumSquares:    sumSquares,
 		scaleWeighted: scaleWeighted,
 		scaleRow:      scaleRow,
-		softmaxStep:   softmaxStep,
+		softmax:       eachLine(softmaxStep),
 		gates:         [...]func(dst, gate, up []float32){gateSiLU, gateGELU},
 		rotate:        rotate,
 		narrow:        [...]func(dst []uint16, src []float32){nil, narrowHalf, narrowBfloat},

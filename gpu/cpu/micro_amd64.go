@@ -33,7 +33,7 @@ func avx2Micro() *micro {
 		sumSquares:    sumSquaresFast,
 		scaleWeighted: scaleWeightedFast,
 		scaleRow:      scaleRowFast,
-		softmaxStep:   softmaxStepAVX2,
+		softmax:       eachLine(softmaxStepAVX2),
 		gates: [...]func(dst, gate, up []float32){
 			gpu.SiLU:     gateFast(8, gateSiLUAVX2, gateSiLU),
 			gpu.GELUTanh: gateFast(8, gateGELUAVX2, gateGELU),
@@ -78,7 +78,7 @@ func avx512Micro() *micro {
 	m := avx2Micro()
 	m.name, m.tall = AVX512, tileRows
 	m.tiles, m.pairs = tilesAVX512, pairsAVX512
-	m.softmaxStep = softmaxStepAVX512
+	m.softmax = softmaxAVX512
 	m.widenPanel, m.widenRow = widenPanelAVX512, widenRowAVX512
 	m.gates = [...]func(dst, gate, up []float32){
 		gpu.SiLU:     gateFast(16, gateSiLUAVX512, gateSiLU),

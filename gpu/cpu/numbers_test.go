@@ -151,11 +151,6 @@ func checkRowFunctions(t *testing.T, fast, plain *micro) {
 			}
 		}
 		b = a
-		x := softLine{float32(r.NormFloat64() * 50), r.Float32() * 9}
-		y := x
-		c1 := fast.softmaxStep(&a, 0.25, &x)
-		c2 := plain.softmaxStep(&b, 0.25, &y)
-		same(t, seed, append(a[:], x.top, x.total, c1), append(b[:], y.top, y.total, c2))
 		for i := range fast.gates {
 			x, y := a, b
 			fast.gates[i](x[:61], a[:61], b[:61])
@@ -163,6 +158,50 @@ func checkRowFunctions(t *testing.T, fast, plain *micro) {
 			same(t, seed, x[:], y[:])
 		}
 	}
+}
+
+// TestSoftmax holds softmax over the lines of a tile to softmaxStep, line by line.
+func TestSoftmax(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 0))
+	for _, isa := range []ISA{Go, AVX2, AVX512} {
+		m, err := choose(isa)
+		if err != nil {
+			continue
+		}
+		for i := range 2000 {
+			checkSoftmax(t, seed, r, m, 1+i%tileRows)
+		}
+	}
+}
+
+func checkSoftmax(t *testing.T, seed uint64, r *rand.Rand, m *micro, lines int) {
+	var scores [tileRows * scoreStride]float32
+	var tops, totals [tileRows + 1]float32
+	for i := range scores {
+		scores[i] = anyFloat(r)
+		if r.IntN(2) == 0 {
+			scores[i] = float32(r.NormFloat64() * 30)
+		}
+	}
+	for i := range tops {
+		tops[i], totals[i] = float32(r.NormFloat64()*50), r.Float32()*9
+	}
+	want, states := scores, [2][tileRows + 1]float32{tops, totals}
+	var corrections [softmaxLines]float32
+	for i := range lines {
+		line := softLine{tops[i], totals[i]}
+		at := i*scoreStride + keyLanes
+		corrections[i] = softmaxStep((*[attentionBlock]float32)(want[at:]), 0.25, &line)
+		states[0][i], states[1][i] = line.top, line.total
+	}
+	c := softmaxCall{scores: (*[attentionBlock]float32)(scores[keyLanes:]), lines: lines,
+		top: &tops[0], total: &totals[0], scale: 0.25}
+	m.softmax(&c)
+	same(t, seed, scores[:], want[:])
+	same(t, seed, tops[:], states[0][:])
+	same(t, seed, totals[:], states[1][:])
+	same(t, seed, c.correction[:lines], corrections[:lines])
 }
 
 func same(t *testing.T, seed uint64, got, want []float32) {

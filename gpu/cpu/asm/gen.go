@@ -50,8 +50,9 @@ func main() {
 	g.scaleWeighted("scaleWeightedAVX2", false)
 	g.scaleWeighted("addWeightedAVX2", true)
 	g.scaleRow()
+	g.softmaxStep()
+	g.softmax512()
 	for _, v := range []vector{ymm, zmm} {
-		g.softmaxStep(v)
 		g.gate(v, false)
 		g.gate(v, true)
 	}

@@ -7,44 +7,29 @@ import (
 
 func f32(x float32) uint32 { return math.Float32bits(x) }
 
-// exp writes eʸ of register 0 to register 4, step by step as exp32 does, and uses 1 to 5.
-func (g *generator) exp(v vector) {
-	g.broadcast(v, "expMagic", 1)
-	g.op(v, "VFMADD231PS", "log2e", 0, 1)
-	g.op(v, "VSUBPS", "expMagic", 1, 2)
-	g.p("VMOVAPS %s, %s", v.reg(0), v.reg(3))
-	g.op(v, "VFMADD231PS", "negLn2High", 2, 3)
-	g.op(v, "VFMADD231PS", "negLn2Low", 2, 3)
-	g.broadcast(v, "expP0", 4)
+// exp writes eʸ of Y0 to Y4, step by step as exp32 does, and uses Y1 to Y5.
+func (g *generator) exp() {
+	g.broadcast(ymm, "expMagic", 1)
+	g.p("VFMADD231PS %s, Y0, Y1", constant("log2e"))
+	g.p("VSUBPS %s, Y1, Y2", constant("expMagic"))
+	g.p("VMOVAPS Y0, Y3")
+	g.p("VFMADD231PS %s, Y2, Y3", constant("negLn2High"))
+	g.p("VFMADD231PS %s, Y2, Y3", constant("negLn2Low"))
+	g.broadcast(ymm, "expP0", 4)
 	for _, c := range []string{"expP1", "expP2", "expP3", "expP4", "expP5"} {
-		g.op(v, "VFMADD213PS", c, 3, 4)
+		g.p("VFMADD213PS %s, Y3, Y4", constant(c))
 	}
-	g.p("VMULPS %s, %s, %s", v.reg(3), v.reg(3), v.reg(5))
-	g.p("VFMADD213PS %s, %s, %s", v.reg(3), v.reg(5), v.reg(4))
-	g.op(v, "VADDPS", "one", 4, 4)
-	g.op(v, "VPADDD", "expBias", 1, 1)
-	g.p("VPSLLD $23, %s, %s", v.reg(1), v.reg(1))
-	g.p("VMULPS %s, %s, %s", v.reg(1), v.reg(4), v.reg(4))
-	if v == zmm {
-		g.p("VCMPPS.BCST $21, %s, Z0, K1", constant("expLow")) // not below the range
-		g.p("VMOVAPS.Z Z4, K1, Z4")
-		g.p("VCMPPS.BCST $30, %s, Z0, K2", constant("expHigh")) // above it: infinity
-		g.p("VBROADCASTSS %s, K2, Z4", constant("infinity"))
-		return
-	}
+	g.p("VMULPS Y3, Y3, Y5")
+	g.p("VFMADD213PS Y3, Y5, Y4")
+	g.p("VADDPS %s, Y4, Y4", constant("one"))
+	g.p("VPADDD %s, Y1, Y1", constant("expBias"))
+	g.p("VPSLLD $23, Y1, Y1")
+	g.p("VMULPS Y1, Y4, Y4")
 	g.p("VCMPPS $17, %s, Y0, Y5", constant("expLow")) // below the range: 0
 	g.p("VANDNPS Y4, Y5, Y4")
 	g.p("VCMPPS $30, %s, Y0, Y5", constant("expHigh")) // above it: infinity
 	g.p("VMOVUPS %s, Y3", constant("infinity"))
 	g.p("VBLENDVPS Y5, Y3, Y4, Y4")
-}
-
-// op writes an operation on a constant and two registers.
-func (g *generator) op(v vector, op, name string, source, to int) {
-	if v == zmm {
-		op += ".BCST"
-	}
-	g.p("%s %s, %s, %s", op, constant(name), v.reg(source), v.reg(to))
 }
 
 // eights writes a loop over CX elements, a positive multiple of eight, with DX as their byte
@@ -119,46 +104,38 @@ func (g *generator) scaleRow() {
 }
 
 // softmaxStep: VMAXPS gives its second source, the first operand here, unless the other is
-// greater. Lanes are folded to eight before anything is summed, as function softmaxBlock says.
-func (g *generator) softmaxStep(v vector) {
-	name := "softmaxStep" + v.isa
+// greater.
+func (g *generator) softmaxStep() {
+	const name = "softmaxStepAVX2"
 	g.function(name,
 		"(scores *[attentionBlock]float32, scale float32, line *softLine) (correction float32)",
 		"is softmaxStep.", 28)
 	g.p("MOVQ scores+0(FP), SI")
 	g.p("MOVQ line+16(FP), BX")
-	g.p("VBROADCASTSS scale+8(FP), %s", v.reg(6))
-	g.p("VBROADCASTSS (BX), %s", v.reg(7))
-	for at := 0; at < 256; at += v.bytes {
-		g.p("VMULPS %d(SI), %s, %s", at, v.reg(6), v.reg(0))
-		g.p("VMOVUPS %s, %d(SI)", v.reg(0), at)
-		g.p("VMAXPS %s, %s, %s", v.reg(7), v.reg(0), v.reg(7))
-	}
-	if v == zmm {
-		g.p("VEXTRACTF32X8 $1, Z7, Y1")
-		g.p("VMAXPS Y7, Y1, Y7")
+	g.p("VBROADCASTSS scale+8(FP), Y6")
+	g.p("VBROADCASTSS (BX), Y7")
+	for at := 0; at < 256; at += 32 {
+		g.p("VMULPS %d(SI), Y6, Y0", at)
+		g.p("VMOVUPS Y0, %d(SI)", at)
+		g.p("VMAXPS Y7, Y0, Y7")
 	}
 	g.reduce("VMAXPS", 7)
-	g.p("VBROADCASTSS X7, %s", v.reg(7))
+	g.p("VBROADCASTSS X7, Y7")
 	g.p("VXORPS Y8, Y8, Y8")
-	g.p("MOVQ $%d, CX", 256/v.bytes)
+	g.p("MOVQ $8, CX")
 	g.label("%s_loop", name)
-	g.p("VMOVUPS (SI), %s", v.reg(0))
-	g.p("VSUBPS %s, %s, %s", v.reg(7), v.reg(0), v.reg(0))
-	g.exp(v)
-	g.p("VMOVUPS %s, (SI)", v.reg(4))
+	g.p("VMOVUPS (SI), Y0")
+	g.p("VSUBPS Y7, Y0, Y0")
+	g.exp()
+	g.p("VMOVUPS Y4, (SI)")
 	g.p("VADDPS Y4, Y8, Y8")
-	if v == zmm {
-		g.p("VEXTRACTF32X8 $1, Z4, Y5")
-		g.p("VADDPS Y5, Y8, Y8")
-	}
-	g.p("ADDQ $%d, SI", v.bytes)
+	g.p("ADDQ $32, SI")
 	g.p("DECQ CX")
 	g.p("JNZ %s_loop", name)
 	g.reduce("VADDPS", 8)
-	g.p("VBROADCASTSS (BX), %s", v.reg(0)) // what earlier blocks' weights are worth now
-	g.p("VSUBPS %s, %s, %s", v.reg(7), v.reg(0), v.reg(0))
-	g.exp(v)
+	g.p("VBROADCASTSS (BX), Y0") // what earlier blocks' weights are worth now
+	g.p("VSUBPS Y7, Y0, Y0")
+	g.exp()
 	g.p("VMOVSS 4(BX), X5")
 	g.p("VFMADD213SS X8, X4, X5")
 	g.p("VMOVSS X7, (BX)")
@@ -189,30 +166,29 @@ func (g *generator) gate(v vector, gelu bool) {
 	g.p("MOVQ gate+8(FP), SI")
 	g.p("MOVQ up+16(FP), BX")
 	g.p("MOVQ n+24(FP), CX")
-	g.broadcast(v, "one", 10)
-	g.broadcast(v, "sign", 11)
-	g.p("XORQ DX, DX")
-	g.label("%s_loop", name)
-	g.p("VMOVUPS (SI)(DX*1), %s", v.reg(9))
-	if gelu {
-		g.p("VMULPS %s, %s, %s", v.reg(9), v.reg(9), v.reg(0))
-		g.op(v, "VFMADD132PS", "geluCubic", 10, 0)
-		g.p("VMULPS %s, %s, %s", v.reg(0), v.reg(9), v.reg(0))
-		g.op(v, "VMULPS", "geluSlope", 0, 0)
-	} else {
-		g.p("VMOVAPS %s, %s", v.reg(9), v.reg(0))
+	if v == zmm {
+		g.gates512(name, gelu)
+		return
 	}
-	g.p("%s %s, %s, %s", v.integer("VPXOR"), v.reg(11), v.reg(0), v.reg(0))
-	g.exp(v)
-	g.p("VADDPS %s, %s, %s", v.reg(10), v.reg(4), v.reg(4))
-	g.p("VDIVPS %s, %s, %s", v.reg(4), v.reg(9), v.reg(4))
-	g.p("VMULPS (BX)(DX*1), %s, %s", v.reg(4), v.reg(4))
-	g.p("VMOVUPS %s, (DI)(DX*1)", v.reg(4))
-	g.p("ADDQ $%d, DX", v.bytes)
-	g.p("SUBQ $%d, CX", v.bytes/4)
-	g.p("JNZ %s_loop", name)
-	g.p("VZEROUPPER")
-	g.p("RET")
+	g.broadcast(ymm, "one", 10)
+	g.broadcast(ymm, "sign", 11)
+	g.eights(name, func() {
+		g.p("VMOVUPS (SI)(DX*1), Y9")
+		if gelu {
+			g.p("VMULPS Y9, Y9, Y0")
+			g.p("VFMADD132PS %s, Y10, Y0", constant("geluCubic"))
+			g.p("VMULPS Y0, Y9, Y0")
+			g.p("VMULPS %s, Y0, Y0", constant("geluSlope"))
+		} else {
+			g.p("VMOVAPS Y9, Y0")
+		}
+		g.p("VXORPS Y11, Y0, Y0")
+		g.exp()
+		g.p("VADDPS Y10, Y4, Y4")
+		g.p("VDIVPS Y4, Y9, Y4")
+		g.p("VMULPS (BX)(DX*1), Y4, Y4")
+		g.p("VMOVUPS Y4, (DI)(DX*1)")
+	})
 }
 
 func (g *generator) rotate() {

@@ -1,0 +1,200 @@
+package main
+
+import "fmt"
+
+// Registers of up to four vectors whose exponentials are computed side by side, so that the steps
+// of one fill the waits of the others. What goes in lies in argument, what comes out in result.
+const (
+	argument = 4
+	scaled   = 8
+	whole    = 12
+	reduced  = 16
+	result   = 20
+)
+
+// expConstants are those kept in registers from 24 on.
+var expConstants = []string{"log2e", "expMagic", "negLn2High", "negLn2Low", "one", "expBias",
+	"expP0", "infinity"}
+
+// loadExpConstants writes what exps wants in registers.
+func (g *generator) loadExpConstants() {
+	for i, name := range expConstants {
+		g.p("VBROADCASTSS %s, Z%d", constant(name), 24+i)
+	}
+}
+
+// exps writes the exponentials of n vectors, each step by step as exp32 does.
+func (g *generator) exps(n int) {
+	each := func(format string, of func(i int) []any) {
+		for i := range n {
+			g.p(format, of(i)...)
+		}
+	}
+	each("VMOVAPS Z25, Z%d", func(i int) []any { return []any{scaled + i} })
+	each("VFMADD231PS Z24, Z%d, Z%d", func(i int) []any { return []any{argument + i, scaled + i} })
+	each("VSUBPS Z25, Z%d, Z%d", func(i int) []any { return []any{scaled + i, whole + i} })
+	each("VMOVAPS Z%d, Z%d", func(i int) []any { return []any{argument + i, reduced + i} })
+	each("VFMADD231PS Z26, Z%d, Z%d", func(i int) []any { return []any{whole + i, reduced + i} })
+	each("VFMADD231PS Z27, Z%d, Z%d", func(i int) []any { return []any{whole + i, reduced + i} })
+	each("VMOVAPS Z30, Z%d", func(i int) []any { return []any{result + i} })
+	for _, c := range []string{"expP1", "expP2", "expP3", "expP4", "expP5"} {
+		each("VFMADD213PS.BCST "+constant(c)+", Z%d, Z%d",
+			func(i int) []any { return []any{reduced + i, result + i} })
+	}
+	each("VMULPS Z%d, Z%d, Z%d",
+		func(i int) []any { return []any{reduced + i, reduced + i, whole + i} })
+	each("VFMADD213PS Z%d, Z%d, Z%d",
+		func(i int) []any { return []any{reduced + i, whole + i, result + i} })
+	each("VADDPS Z28, Z%d, Z%d", func(i int) []any { return []any{result + i, result + i} })
+	each("VPADDD Z29, Z%d, Z%d", func(i int) []any { return []any{scaled + i, scaled + i} })
+	each("VPSLLD $23, Z%d, Z%d", func(i int) []any { return []any{scaled + i, scaled + i} })
+	each("VCMPPS.BCST $21, "+constant("expLow")+", Z%d, K%d", // not below the range
+		func(i int) []any { return []any{argument + i, 1 + i} })
+	each("VMULPS.Z Z%d, Z%d, K%d, Z%d",
+		func(i int) []any { return []any{scaled + i, result + i, 1 + i, result + i} })
+	each("VCMPPS.BCST $30, "+constant("expHigh")+", Z%d, K%d", // above it: infinity
+		func(i int) []any { return []any{argument + i, 1 + i} })
+	each("VMOVAPS Z31, K%d, Z%d", func(i int) []any { return []any{1 + i, result + i} })
+}
+
+// Offsets of the fields of type softmaxCall in micro.go, and the distance of lines of scores.
+const (
+	softScores, softLines, softTop, softTotal = 0, 8, 16, 24
+	softScale, softCorrection, softSum        = 32, 36, 100
+	softStride                                = 4 * (16 + 64 + 16)
+)
+
+// softmax512 writes softmaxStep of many lines. VMAXPS gives its second source, the first operand
+// here, unless the other is greater. Lanes are folded to eight before anything is summed, as
+// function softmaxBlock says.
+func (g *generator) softmax512() {
+	const name = "softmaxAVX512"
+	g.function(name, "(c *softmaxCall)", "is softmaxStep of every line of a call.", 8)
+	g.p("MOVQ c+0(FP), AX")
+	g.p("MOVQ %d(AX), SI", softScores)
+	g.p("MOVQ %d(AX), CX", softLines)
+	g.p("MOVQ %d(AX), BX", softTop)
+	g.p("LEAQ %d(AX), DI", softCorrection)
+	g.label("%s_top", name)
+	g.softTop()
+	g.p("DECQ CX")
+	g.p("JNZ %s_top", name)
+	g.loadExpConstants()
+	g.p("MOVQ %d(AX), SI", softScores)
+	g.p("MOVQ %d(AX), CX", softLines)
+	g.p("MOVQ %d(AX), BX", softTop)
+	g.p("LEAQ %d(AX), DI", softSum)
+	g.label("%s_weights", name)
+	g.softWeights()
+	g.p("DECQ CX")
+	g.p("JNZ %s_weights", name)
+	g.p("VMOVUPS %d(AX), Z%d", softCorrection, argument)
+	g.exps(1)
+	g.p("VMOVUPS Z%d, %d(AX)", result, softCorrection)
+	g.p("MOVQ %d(AX), CX", softLines)
+	g.p("MOVL $1, DX")
+	g.p("SHLL CX, DX")
+	g.p("DECL DX")
+	g.p("KMOVW DX, K1")
+	g.p("MOVQ %d(AX), DI", softTotal)
+	g.p("VMOVUPS.Z (DI), K1, Z0")
+	g.p("VFMADD213PS %d(AX), Z%d, Z0", softSum, result)
+	g.p("VMOVUPS Z0, K1, (DI)")
+	g.p("VZEROUPPER")
+	g.p("RET")
+}
+
+// softTop writes a line's new top, and into its correction what the exponential is taken of. All
+// lines' tops come before the first weight: weights that wait for a top would hold up others.
+func (g *generator) softTop() {
+	g.p("VBROADCASTSS (BX), Z2")
+	for i := range 4 {
+		g.p("VMOVUPS %d(SI), Z%d", 64*i, argument+i)
+		g.p("VMULPS.BCST %d(AX), Z%d, Z%d", softScale, argument+i, argument+i)
+		g.p("VMAXPS Z2, Z%d, Z2", argument+i)
+	}
+	g.p("VEXTRACTF32X8 $1, Z2, Y1")
+	g.p("VMAXPS Y2, Y1, Y2")
+	g.reduce("VMAXPS", 2)
+	g.p("VMOVSS (BX), X1")
+	g.p("VSUBSS X2, X1, X1")
+	g.p("VMOVSS X1, (DI)")
+	g.p("VMOVSS X2, (BX)")
+	g.softNext()
+}
+
+// softWeights writes a line's weights and their sum.
+func (g *generator) softWeights() {
+	g.p("VBROADCASTSS (BX), Z2")
+	for i := range 4 {
+		g.p("VMOVUPS %d(SI), Z%d", 64*i, argument+i)
+		g.p("VMULPS.BCST %d(AX), Z%d, Z%d", softScale, argument+i, argument+i)
+		g.p("VSUBPS Z2, Z%d, Z%d", argument+i, argument+i)
+	}
+	g.exps(4)
+	g.p("VXORPS Y0, Y0, Y0")
+	for i := range 4 {
+		g.p("VMOVUPS Z%d, %d(SI)", result+i, 64*i)
+		g.p("VADDPS Y%d, Y0, Y0", result+i)
+		g.p("VEXTRACTF32X8 $1, Z%d, Y1", result+i)
+		g.p("VADDPS Y1, Y0, Y0")
+	}
+	g.reduce("VADDPS", 0)
+	g.p("VMOVSS X0, (DI)")
+	g.softNext()
+}
+
+// softNext goes on to the next line.
+func (g *generator) softNext() {
+	g.p("ADDQ $%d, SI", softStride)
+	g.p("ADDQ $4, BX")
+	g.p("ADDQ $4, DI")
+}
+
+// gates512 writes the loop of a gate over 64 elements a turn, and one over the 16s that are left.
+func (g *generator) gates512(name string, gelu bool) {
+	g.loadExpConstants()
+	g.broadcast(zmm, "sign", 3)
+	g.p("XORQ DX, DX")
+	for _, n := range []int{4, 1} {
+		g.label("%s_by%d", name, n)
+		g.p("SUBQ $%d, CX", 16*n)
+		g.p("JLT %s_end%d", name, n)
+		g.gateArguments(gelu, n)
+		g.exps(n)
+		for i := range n {
+			g.p("VADDPS Z28, Z%d, Z%d", result+i, result+i)
+		}
+		for i := range n {
+			g.p("VMOVUPS %d(SI)(DX*1), Z%d", 64*i, argument+i)
+			g.p("VDIVPS Z%d, Z%d, Z%d", result+i, argument+i, result+i)
+		}
+		for i := range n {
+			g.p("VMULPS %d(BX)(DX*1), Z%d, Z%d", 64*i, result+i, result+i)
+			g.p("VMOVUPS Z%d, %d(DI)(DX*1)", result+i, 64*i)
+		}
+		g.p("ADDQ $%d, DX", 64*n)
+		g.p("JMP %s_by%d", name, n)
+		g.label("%s_end%d", name, n)
+		g.p("ADDQ $%d, CX", 16*n)
+	}
+	g.p("VZEROUPPER")
+	g.p("RET")
+}
+
+// gateArguments writes what the exponential of n vectors of gates is taken of.
+func (g *generator) gateArguments(gelu bool, n int) {
+	for i := range n {
+		from, to := fmt.Sprintf("%d(SI)(DX*1)", 64*i), argument+i
+		if !gelu {
+			g.p("VXORPS %s, Z3, Z%d", from, to)
+			continue
+		}
+		g.p("VMOVUPS %s, Z%d", from, to)
+		g.p("VMULPS Z%d, Z%d, Z%d", to, to, result+i)
+		g.p("VFMADD132PS.BCST %s, Z28, Z%d", constant("geluCubic"), result+i)
+		g.p("VMULPS Z%d, Z%d, Z%d", result+i, to, to)
+		g.p("VMULPS.BCST %s, Z%d, Z%d", constant("geluSlope"), to, to)
+		g.p("VXORPS Z3, Z%d, Z%d", to, to)
+	}
+}
