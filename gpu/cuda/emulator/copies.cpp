@@ -100,8 +100,8 @@ struct Transfer {
   }
   double seconds(bool link) const {
     if (link) return kCopySeconds + static_cast<double>(size) / kLinkRate;
-    if (from_device && to_device) return kCopySeconds + 2. * static_cast<double>(size) / kMemoryRate;
-    return kCopySeconds + static_cast<double>(size) / kHostRate;
+    const bool within = from_device && to_device;  // read and written in the same memory
+    return kCopySeconds + static_cast<double>(size) / (within ? kMemoryRate / 2 : kHostRate);
   }
 };
 

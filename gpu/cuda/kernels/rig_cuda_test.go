@@ -22,6 +22,7 @@ import (
 type rig struct {
 	*testing.T
 	*driver.Driver
+	info      driver.Info
 	stream    driver.Stream
 	functions []driver.Function
 	random    *rand.Rand
@@ -42,10 +43,10 @@ func open(t *testing.T) *rig {
 	}
 	runtime.LockOSThread()
 	r := &rig{T: t, Driver: d}
-	info, err := d.Open()
+	r.info, err = d.Open()
 	r.must(err)
 	seed := rand.Uint64()
-	t.Logf("%s, seed %d", info.Name, seed)
+	t.Logf("%s, seed %d", r.info.Name, seed)
 	r.random = rand.New(rand.NewPCG(seed, 0))
 	r.stream, err = d.NewStream()
 	r.must(err)

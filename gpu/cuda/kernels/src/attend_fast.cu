@@ -93,7 +93,11 @@ DEVICE void decode(float* partial, const void* qkv, const T* layer, int type, co
                  Shape{heads, kv_heads, page_size, scale, cap, window, sinks});                 \
   }
 #define MAKE(name, T) MAKE_DIM(name, T, 64) MAKE_DIM(name, T, 128) MAKE_DIM(name, T, 256)
+#ifdef ENGINE_FEW
+MAKE_DIM(bf16, bf16, 64)
+#else
 MAKE(f16, f16)
 MAKE(bf16, bf16)
+#endif
 #undef MAKE
 #undef MAKE_DIM

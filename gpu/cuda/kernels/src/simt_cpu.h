@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../../emulator/machine.h"
+#include "machine.h"  // of gpu/cuda/emulator
 
 #define DEVICE static inline
 #define DEVICE_METHOD inline

@@ -9,7 +9,8 @@ typedef long int64_t;
 
 #define DEVICE static __attribute__((device)) inline __attribute__((always_inline))
 #define DEVICE_METHOD __attribute__((device)) inline __attribute__((always_inline))
-#define BOUNDS(threads) __attribute__((launch_bounds(threads)))
+// One block on a multiprocessor is enough: the compiler need not spill for more.
+#define BOUNDS(threads) __attribute__((launch_bounds(threads, 1)))
 #define KERNEL(threads, name, params) \
   extern "C" __attribute__((global)) BOUNDS(threads) void name params
 // What the emulated driver counts for its clock.
@@ -76,9 +77,9 @@ DEVICE uint32_t shared_address(const void* p) {
 // Copies 16 bytes to shared memory when bytes is 16; 0 writes zeros and reads nothing.
 DEVICE void copy_async(uint32_t shared, const void* global, int bytes) {
   asm volatile(
-      "{ .reg .u64 ga; cvta.to.global.u64 ga, %1; cp.async.cg.shared.global [%0], [ga], 16, %2; }" ::
-          "r"(shared),
-      "l"(global), "r"(bytes)
+      "{ .reg .u64 at; cvta.to.global.u64 at, %1; cp.async.cg.shared.global [%0], [at], 16, %2; }"
+      :
+      : "r"(shared), "l"(global), "r"(bytes)
       : "memory");
 }
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
