@@ -62,7 +62,10 @@ cuda-test: bin/cuda-link/libcuda.a cuda-emulator
 	@for seed in $(SEEDS); do echo "emulated driver, seed $$seed"; \
 	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
 	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
-	  $(CUDA) go test -count=1 -tags cuda -skip '^TestSuite$$' ./gpu/cuda ./gpu/cuda/kernels || exit 1; done
+	  $(CUDA) go test -count=1 -tags cuda -skip '^TestSuite$$' ./gpu/cuda ./gpu/cuda/kernels && \
+	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
+	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
+	  $(CUDA) go test -count=1 -tags cuda -run '^TestRealCUDA$$' ./host/model || exit 1; done
 
 ptx: ## gpu/cuda/kernels/kernels.ptx is what clang-14 makes of its sources
 	ENGINE_REQUIRE_TOOLCHAINS=1 go test -count=1 -run TestPTX ./gpu/cuda/kernels

@@ -101,7 +101,7 @@ var layout = []row{
 	{
 		pkg:     "host/model",
 		imports: "gpu host/batch host/kvcache host/model/gguf host/model/safetensors",
-		tests:   "gpu/cpu",
+		tests:   "gpu/cpu gpu/cuda gpu/cuda/driver gpu/cuda/fake",
 	},
 	{
 		pkg: "host/model/export",

@@ -106,6 +106,9 @@ func checkServing(cfg *config.Config, models []model.Config, tok *tokenizer.Toke
 		wrong.Label = err.Error()
 		return &wrong
 	}
+	if cfg.Backend.Kind == "cuda" {
+		return nil // Its memory is known when it is opened.
+	}
 	free, known := freeMemory()
 	for _, m := range models {
 		if need := m.Need(modelOptions(cfg)); known {

@@ -19,7 +19,7 @@ func (s *setup) poolPages() (int, error) {
 	if s.pages > 0 {
 		return s.pages, nil
 	}
-	free, _ := freeMemory()
+	free, _ := memoryOf(s.device)
 	pages, problem := planPool(s.cfg, s.schedulerOptions(0), s.prefixSize, free)
 	if problem != nil {
 		return 0, badConfig{*problem}

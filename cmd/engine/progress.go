@@ -9,6 +9,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/kvrelay/engine/gpu"
 	"github.com/kvrelay/engine/host/model"
 )
 
@@ -20,6 +21,8 @@ type loading struct {
 	took func() time.Duration // since loading began
 	need model.Need           // what the model said it takes
 	what string               // is done with the weights: "loading"
+
+	device gpu.Device // whose memory it is; nil: the processor's
 
 	tenths int64 // that a log line told
 	bars   *mpb.Progress
@@ -39,7 +42,7 @@ func newLoading(out io.Writer, log *slog.Logger) *loading {
 // is free, it is let through.
 func (l *loading) admit(need model.Need) error {
 	l.need = need
-	free, known := freeMemory()
+	free, known := memoryOf(l.device)
 	l.log.Info("loading the model", "weights", size(int(need.Weights)),
 		"activations", size(int(need.Scratch)), "kv_per_token", size(int(need.Token)),
 		"free", size(int(free)))

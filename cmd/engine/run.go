@@ -17,6 +17,7 @@ type runOptions struct {
 	temperature config.Auto[float64]
 	seed        config.Auto[int64]
 	ignoreEOS   bool
+	backend     string // "" is the file's
 	json        bool
 	tokenIDs    []int32 // used as they are, instead of a prompt
 	prompt      config.Auto[string]
@@ -66,6 +67,7 @@ is refused with the numbers; it is never cut.`,
 	flags := cmd.Flags()
 	flags.StringVar(&model, "model", "",
 		"`PATH` of a folder or GGUF file, or ORG/NAME, instead of the file's")
+	flags.StringVar(&o.backend, "backend", "", "cpu or cuda, instead of the file's")
 	flags.IntVar(&maxTokens, "max-tokens", 0,
 		"most tokens to generate; default: to the context's end")
 	flags.Float64Var(&temperature, "temperature", 0, "0 is greedy; default: the model's own")
@@ -87,6 +89,9 @@ func (o *runOptions) check(ids string, given bool) error {
 	}
 	if o.temperature.Value < 0 || o.temperature.Value > 2 {
 		return usageError("--temperature %v: between 0 and 2", o.temperature.Value)
+	}
+	if o.backend != "" && o.backend != "cpu" && o.backend != "cuda" {
+		return usageError("--backend %q: cpu or cuda", o.backend)
 	}
 	if !given {
 		return nil

@@ -42,7 +42,7 @@ func openPair(ctx context.Context, cfg *config.Config, show *loading) (*pair, er
 		return nil, fmt.Errorf("share the model: %w", err)
 	}
 	request := fullRequest(requests(cfg, m.about(), m.api.Context))
-	s := setup{cfg: cfg, context: m.api.Context, hidden: m.api.Hidden,
+	s := setup{cfg: cfg, device: m.device, context: m.api.Context, hidden: m.api.Hidden,
 		address: listener.Addr().String(), log: log, pages: request + 2}
 	for i, role := range []config.Role{config.RolePrefill, config.RoleDecode} {
 		one := s
@@ -87,6 +87,9 @@ func runPrompt(ctx context.Context, o runOptions, s streams) error {
 	}
 	if o.model.Set {
 		cfg.Model.Path = o.model.Value
+	}
+	if o.backend != "" {
+		cfg.Backend.Kind = o.backend
 	}
 	chats := !o.prompt.Set && o.tokenIDs == nil && isTerminal(s.in)
 	if chats && o.json {

@@ -149,7 +149,7 @@ func (i *instance) openEngine(ctx context.Context) error {
 		return err
 	}
 	watch := &watch{metrics: i.metrics, meter: i.meter, policy: observer.name}
-	s := setup{cfg: i.cfg, role: i.cfg.Node.Role, model: i.model.model,
+	s := setup{cfg: i.cfg, role: i.cfg.Node.Role, device: i.model.device, model: i.model.model,
 		drafts: i.model.drafts, hidden: i.model.api.Hidden,
 		context:  i.model.api.Context,
 		policies: i.policies, watch: watch, address: address, log: i.log, traces: &i.traces}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/gpu/cuda"
 )
 
 // release is the version of this source tree.
@@ -59,7 +60,7 @@ func versionCommand() *cobra.Command {
 func buildInfo() build {
 	b := build{
 		Version: release, Commit: "unknown", Go: runtime.Version(),
-		Platform: runtime.GOOS + "/" + runtime.GOARCH, Backends: []string{"cpu"},
+		Platform: runtime.GOOS + "/" + runtime.GOARCH, Backends: backends(),
 		CPUFeatures: cpuFeatures(), PolicyABI: fmt.Sprintf("%d.%d", abi.Major, abi.Minor),
 	}
 	info, ok := debug.ReadBuildInfo()
@@ -75,6 +76,15 @@ func buildInfo() build {
 		}
 	}
 	return b
+}
+
+// backends are the kinds of devices that this binary can open; whether a driver is there is another
+// question, which opening one answers.
+func backends() []string {
+	if cuda.Built() {
+		return []string{"cpu", "cuda"}
+	}
+	return []string{"cpu"}
 }
 
 // cpuFeatures are those that kernels here use or could.

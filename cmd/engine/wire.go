@@ -37,11 +37,12 @@ func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	device, err := cpu.Open(deviceOptions(cfg))
+	device, err := openDevice(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("open the cpu device: %w", err)
+		return nil, err
 	}
 	l := &loaded{device: device}
+	show.device = device
 	options := modelOptions(cfg)
 	options.Admit, options.Progress = show.admit, show.progress
 	if at.path == "" {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/kvrelay/engine/abi"
+	"github.com/kvrelay/engine/gpu"
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/engine"
 	"github.com/kvrelay/engine/host/generation"
@@ -22,6 +23,7 @@ import (
 type setup struct {
 	cfg     *config.Config
 	role    config.Role
+	device  gpu.Device // the model's; nil: the processor
 	model   *model.Model
 	drafts  []*model.Model // beside it, over the same tokens
 	context int

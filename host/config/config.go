@@ -94,7 +94,8 @@ type ModelDefaults struct {
 
 // Backend is [backend].
 type Backend struct {
-	Kind        string // cpu
+	Kind        string // cpu, cuda
+	Device      int    // of cuda
 	Threads     Auto[int]
 	ISA         string // auto, avx512, avx2, plain
 	Activations string // int8, f32

@@ -183,7 +183,14 @@ var modelKeys = []row{
 	},
 	{
 		table: "backend", key: "kind", at: func(c *Config) any { return &c.Backend.Kind },
-		def: `"cpu"`, enum: []string{"cpu"}, doc: "cpu",
+		def: `"cpu"`, enum: []string{"cpu", "cuda"},
+		alias: map[string]string{"gpu": "cuda", "nvidia": "cuda"},
+		doc:   "cpu | cuda (NVIDIA GPUs; a binary of `make cuda`)",
+	},
+	{
+		table: "backend", key: "device", at: func(c *Config) any { return &c.Backend.Device },
+		def: `0`, least: "0", most: "63",
+		doc: "which GPU of this machine, as its driver counts them; of no use with cpu",
 	},
 	{
 		table: "backend", key: "threads", at: func(c *Config) any { return &c.Backend.Threads },

@@ -57,6 +57,15 @@ func (p *pass) do(what string, err error) {
 	}
 }
 
+// flush lets pages be read that the kernels called so far have written: a device that can, goes on
+// meanwhile.
+func (p *pass) flush() error {
+	if device, ok := p.device.(interface{ Flush() error }); ok {
+		return device.Flush()
+	}
+	return p.device.Sync()
+}
+
 // forward is the transformer. Where no row of the batch needs logits, the last layer ends with its
 // keys and values, and there is neither a final norm nor a head.
 func (p *pass) forward(b *batch.Batch) {
@@ -65,7 +74,7 @@ func (p *pass) forward(b *batch.Batch) {
 	for i := range w.layers {
 		p.appendKV(i)
 		if b.LayerDone != nil {
-			p.do("wait", p.device.Sync())
+			p.do("flush", p.flush())
 		}
 		if p.err != nil {
 			p.err = fmt.Errorf("layer %d: %w", i, p.err)

@@ -60,6 +60,21 @@ func (s *KVStore) ReadsLate() bool {
 	return ok && device.SlotsApart()
 }
 
+// Stage implements transfer.StagedPages, where the device can copy slots beside its kernels.
+func (s *KVStore) Stage(layer int, ranges []kvcache.SlotRange) error {
+	device, ok := s.device.(interface {
+		StageKV(gpu.KV, int, []gpu.KVRange) error
+	})
+	if !ok {
+		return nil
+	}
+	all := make([]gpu.KVRange, len(ranges))
+	for i, r := range ranges {
+		all[i] = at(layer, r)
+	}
+	return device.StageKV(s.kv, layer, all)
+}
+
 func at(layer int, r kvcache.SlotRange) gpu.KVRange {
 	return gpu.KVRange{Layer: layer, Page: int(r.Page), First: r.First, Count: r.Count}
 }

@@ -205,6 +205,48 @@ func TestCarriesOverAConnection(t *testing.T) {
 	})
 }
 
+// TestStagesWhatItReads: late pages hear of every slot of the window once, before it is read.
+func TestStagesWhatItReads(t *testing.T) {
+	stage := func(_ *ReceiverOptions, so *SenderOptions) {
+		if pages := pagesOf(so.Models[0]); pages.late {
+			pages.staged = map[[2]int]int{}
+		}
+	}
+	inBubble(t, stage, func(t *testing.T, w *wiring) {
+		out := w.open("a", 2, 30)
+		for _, end := range []int{7, 7, 23} {
+			if err := out.Send(0, 1, end, firstPages(40)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.send(out, 30)
+		w.expect(append(openedBoth("a"), "receive delivered a", "send done a")...)
+		pages := pagesOf(w.sender.options.Models[0])
+		if pages.staged != nil && len(pages.staged) != 30*pages.layers {
+			t.Errorf("%d slots were staged, want %d", len(pages.staged), 30*pages.layers)
+		}
+	})
+}
+
+func TestStageThatFailsEndsTheTransfer(t *testing.T) {
+	fail := func(_ *ReceiverOptions, so *SenderOptions) { pagesOf(so.Models[0]).failStages = true }
+	inBubble(t, fail, func(t *testing.T, w *wiring) {
+		if pages := pagesOf(w.sender.options.Models[0]); !pages.late {
+			return
+		}
+		out := w.open("a", 0, 4)
+		if err := out.Send(0, 0, 4, firstPages(1)); err == nil {
+			t.Error("Send of what could not be staged")
+		}
+		synctest.Wait()
+		for _, e := range w.events {
+			if e.Kind == Done || e.Kind == Delivered {
+				t.Errorf("a transfer whose stage failed is %v", e.Kind)
+			}
+		}
+	})
+}
+
 // A prefill that takes many times the lease keeps it: the beats are the connection's own, whatever
 // the caller does meanwhile.
 func TestLongPrefillKeepsItsLease(t *testing.T) {

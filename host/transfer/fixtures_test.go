@@ -25,9 +25,29 @@ type fakePages struct {
 	writeCalls       int
 	failReadsOfLayer int // -1 = never
 	late             bool
+	staged           map[[2]int]int // (layer, slot): how often, unless nil
+	failStages       bool
 }
 
 func (p *fakePages) ReadsLate() bool { return p.late }
+
+// Stage counts the slots that will be read.
+func (p *fakePages) Stage(layer int, ranges []kvcache.SlotRange) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failStages {
+		return fmt.Errorf("planted")
+	}
+	for _, r := range ranges {
+		if _, _, err := p.span(layer, r, 2*r.Count*p.half); err != nil {
+			return err
+		}
+		for i := 0; i < r.Count && p.staged != nil; i++ {
+			p.staged[[2]int{layer, int(r.Page)*p.pageSize + r.First + i}]++
+		}
+	}
+	return nil
+}
 
 func newFakePages(layers, pages, pageSize, slotBytes int) *fakePages {
 	p := &fakePages{
@@ -57,6 +77,14 @@ func (p *fakePages) ReadPage(layer int, r kvcache.SlotRange, dst []byte) error {
 	}
 	if err != nil {
 		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := 0; i < r.Count && p.staged != nil; i++ {
+		if at := int(r.Page)*p.pageSize + r.First + i; p.staged[[2]int{layer, at}] != 1 {
+			return fmt.Errorf("slot %d of layer %d was staged %d times", at, layer,
+				p.staged[[2]int{layer, at}])
+		}
 	}
 	copy(dst, p.keys[layer][from:to])
 	copy(dst[to-from:], p.values[layer][from:to])

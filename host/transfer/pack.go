@@ -1,6 +1,10 @@
 package transfer
 
-import "github.com/kvrelay/engine/host/kvcache"
+import (
+	"slices"
+
+	"github.com/kvrelay/engine/host/kvcache"
+)
 
 // frameBytes is how much KV a sender puts in a data frame, where it has so much: large enough that
 // headers and system calls cost nothing, small enough to stay in a processor's cache.
@@ -32,6 +36,7 @@ type packer struct {
 	models  []Model
 	layouts []layout
 	next    [][]int // [model][layer] the first position not sent
+	staged  [][]int // [model][layer] the first position not staged; of Send's goroutine alone
 	most    int     // bytes of KV in a frame
 	room    func(size int) []byte
 	scratch []byte
@@ -48,6 +53,7 @@ func newPacker(m *Metadata, models []Model, from int, room func(int) []byte) *pa
 			next[layer] = l.due(from)
 		}
 		p.next = append(p.next, next)
+		p.staged = append(p.staged, slices.Clone(next))
 	}
 	return p
 }
@@ -95,6 +101,33 @@ func (p *packer) one(what owed) (*parcel, *Error) {
 	}
 	*next = l.due(stop)
 	return whole, nil
+}
+
+// stage tells pages that can copy themselves beside the forward pass what pack will read of them.
+// It is of the goroutine that calls Send, while another one packs.
+func (p *packer) stage(what owed) *Error {
+	if what.model < 0 || what.model >= len(p.models) || what.layer < 0 ||
+		what.layer >= p.layouts[what.model].layers {
+		return nil // pack says so.
+	}
+	pages, ok := p.models[what.model].Pages.(StagedPages)
+	l, at := &p.layouts[what.model], &p.staged[what.model][what.layer]
+	end := min(what.end, l.window.End)
+	if !ok || *at >= end || (end-1)/l.pageSize >= len(what.pages) {
+		return nil
+	}
+	var ranges []kvcache.SlotRange
+	for *at < end {
+		first := *at % l.pageSize
+		r := kvcache.SlotRange{Page: what.pages[*at/l.pageSize], First: first,
+			Count: min(end-*at, l.pageSize-first)}
+		ranges = append(ranges, r)
+		*at += r.Count
+	}
+	if err := pages.Stage(what.layer, ranges); err != nil {
+		return fault(PageFault, "stage layer %d: %v", what.layer, err)
+	}
+	return nil
 }
 
 // late says that pages may be read when it suits: what was appended stays as it is until the

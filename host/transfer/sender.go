@@ -262,6 +262,10 @@ func (o *Outgoing) Send(model, layer, end int, pages []kvcache.PageID) error {
 	}
 	what := owed{model, layer, end, pages}
 	if o.machine.late {
+		if bad := pack.stage(what); bad != nil {
+			o.giveUp(bad)
+			return bad
+		}
 		what.pages = slices.Clone(pages) // The caller's may be another's in the next step.
 		o.order(&shipment{owed: &what})
 		return nil

@@ -56,6 +56,15 @@ type LatePages interface {
 	ReadsLate() bool
 }
 
+// StagedPages are LatePages in the memory of an accelerator. Stage is called inside Outgoing.Send,
+// on the caller's goroutine, with what ReadPage will be asked for later of a layer: the copy to
+// where ReadPage finds it may begin at once, beside the rest of the forward pass, and must not be
+// waited for. An error ends the transfer. Stage may do nothing.
+type StagedPages interface {
+	LatePages
+	Stage(layer int, ranges []kvcache.SlotRange) error
+}
+
 // Model is one of the engine's models as the transfer sees it. SlotBytes is what one token's key
 // and value take in one layer, in bytes.
 type Model struct {
