@@ -66,9 +66,9 @@ func live(wasm []byte, fuel int64, c compiler) life {
 // mutantsFolder holds mutants that a long run kept, one of each kind of end.
 const mutantsFolder = "testdata/mutants"
 
-// What a kept mutant may be large, and all of them together, in bytes.
+// How large a mutant may be that is kept, so that one of each language can be, and all together.
 const (
-	keptBytes = 16 << 10
+	keptBytes = 32 << 10
 	allBytes  = 300 << 10
 )
 
