@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/kvrelay/engine/gpu/cpu"
@@ -127,30 +128,60 @@ func (l *lone) generate(r generation.Request) generation.Report {
 	}
 }
 
-// crowded is generate beside eight requests that are there before it and after it.
+// crowded is generate beside eight requests that are there before it and after it: one that ends is
+// followed by the next.
 func (l *lone) crowded(r generation.Request, vocabulary int) {
 	l.t.Helper()
 	ctx, cancel := context.WithCancel(l.t.Context())
-	defer cancel()
-	chance := rand.New(rand.NewPCG(8, 8))
-	var others []generation.Stream
+	var others sync.WaitGroup
 	for i := range 8 {
-		prompt := make([]int32, 1+chance.IntN(60))
-		for k := range prompt {
-			prompt[k] = int32(3 + chance.IntN(vocabulary-3))
-		}
-		s, err := l.run.engine.Generate(ctx, ask(fmt.Sprint(r.ID, " other ", i), prompt, 440))
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		others = append(others, s)
+		first := make(chan struct{})
+		others.Go(func() {
+			chance := rand.New(rand.NewPCG(8, uint64(i)))
+			for n := 0; ctx.Err() == nil; n++ {
+				prompt := make([]int32, 1+chance.IntN(60))
+				for k := range prompt {
+					prompt[k] = int32(3 + chance.IntN(vocabulary-3))
+				}
+				id := fmt.Sprint(r.ID, " other ", i, ".", n)
+				l.continued(ctx, ask(id, prompt, 440), first)
+				first = nil
+			}
+		})
+		<-first
 	}
 	l.generate(r)
-	for i, s := range others {
-		update, err := s.Next(l.t.Context())
-		if err != nil || update.Finish != "" {
-			l.t.Errorf("request %d ended before the one it was to run beside: %v %v", i,
-				update.Finish, err)
+	cancel()
+	others.Wait()
+	id, err := json.Marshal(r.ID)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(l.log.String(), fmt.Sprintf(`"id":%s,"n":0,`, id))
+	within, _, ended := strings.Cut(rest, fmt.Sprintf(`"id":%s,"n":%d,`, id, outputs-1))
+	beside := strings.Count(within, fmt.Sprintf(`"id":%s other `, id[:len(id)-1]))
+	if !ended || beside == 0 {
+		l.t.Errorf("%s: %d tokens were sampled beside it", r.ID, beside)
+	}
+}
+
+// continued runs a request until it or ctx ends, and says when it has begun.
+func (l *lone) continued(ctx context.Context, r generation.Request, begun chan<- struct{}) {
+	stream, err := l.run.engine.Generate(ctx, r)
+	for said := begun == nil; ; {
+		if !said {
+			close(begun)
+			said = true
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				l.t.Errorf("%s: %v", r.ID, err)
+			}
+			return
+		}
+		var update generation.Update
+		if update, err = stream.Next(ctx); err == nil && update.Finish != "" {
+			return
 		}
 	}
 }
