@@ -2,7 +2,8 @@
 # build.sh FOLDER builds the emulated driver there: libcuda.so.1, and libcublas.so.12 beside it.
 # Objects are kept in FOLDER/objects and made anew when a source changed.
 # build.sh FOLDER BASE SOURCE builds one there whose kernels of the file SOURCE replace those of the
-# same name in BASE, a folder of an earlier call. Such a driver has few of the attention kernels.
+# same name in BASE, a folder of an earlier call. Such a driver has that file's kernels for bf16
+# alone, and of the tensor core ones those for heads of 64.
 # CXX names the compiler (g++ 12 or later, on x86-64 with AVX2).
 set -euo pipefail
 mkdir -p "$1/objects"

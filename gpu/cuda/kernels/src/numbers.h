@@ -83,6 +83,24 @@ DEVICE void store8(float* p, const float* v, int n, bool wide) {
   }
 }
 
+// Two neighbours, the first at an even place of memory that is aligned to 4 bytes.
+template <class T>
+DEVICE void load2(float* v, const T* p) {
+  unpack2(v, *(const uint32_t*)p, T{});
+}
+DEVICE void load2(float* v, const float* p) {
+  v[0] = p[0];
+  v[1] = p[1];
+}
+template <class T>
+DEVICE void store2(T* p, float a, float b) {
+  *(uint32_t*)p = pack2(a, b, T{});
+}
+DEVICE void store2(float* p, float a, float b) {
+  p[0] = a;
+  p[1] = b;
+}
+
 // Memory whose type is known when the kernel runs.
 DEVICE float load_stored(const void* p, int type, int64_t i) {
   if (type == F32) return ((const float*)p)[i];

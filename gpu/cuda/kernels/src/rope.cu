@@ -52,9 +52,13 @@ struct Head {
     if (append) store_stored(pages, type, to + i, v);
   }
 
+  DEVICE_METHOD void store2(int i, float a, float b) const {
+    if (append) store_stored2(pages, type, to + i, a, b);
+  }
+
   DEVICE_METHOD void rotate(const float* table, int half) const {
     for (int i = thread_x() % WARP; i < half; i += WARP) {
-      TRAFFIC(2 * (int)sizeof(A) * 2 + 8);
+      TRAFFIC(4 * (int)sizeof(A) + 8);
       const float c = table[2 * i], s = table[2 * i + 1];
       const float a = to_float(row[i]), b = to_float(row[i + half]);
       const float first = a * c - b * s, second = b * c + a * s;
@@ -62,6 +66,35 @@ struct Head {
       row[i + half] = from_float(second, A{});
       store(i, first);
       store(i + half, second);
+    }
+  }
+
+  // rotate_twos does the same for an even half, two pairs at a time.
+  DEVICE_METHOD void rotate_twos(const float* table, int half) const {
+    for (int i = thread_x() % WARP * 2; i < half; i += WARP * 2) {
+      TRAFFIC(8 * (int)sizeof(A) + 16);
+      float a[2], b[2], first[2], second[2];
+      load2(a, row + i);
+      load2(b, row + i + half);
+      UNROLL for (int k = 0; k < 2; k++) {
+        const float c = table[2 * (i + k)], s = table[2 * (i + k) + 1];
+        first[k] = a[k] * c - b[k] * s;
+        second[k] = b[k] * c + a[k] * s;
+      }
+      ::store2(row + i, first[0], first[1]);
+      ::store2(row + i + half, second[0], second[1]);
+      store2(i, first[0], first[1]);
+      store2(i + half, second[0], second[1]);
+    }
+  }
+
+  DEVICE_METHOD void copy_twos(int first, int dim) const {
+    if (!append) return;
+    for (int i = first + thread_x() % WARP * 2; i < dim; i += WARP * 2) {
+      TRAFFIC(4 * (int)sizeof(A));
+      float v[2];
+      load2(v, row + i);
+      store2(i, v[0], v[1]);
     }
   }
 
@@ -87,8 +120,14 @@ DEVICE void rope_append(A* qkv, void* pages, int type, const float* table, const
     const int64_t side = page * 2 + (value ? 1 : 0);
     head.to = ((side * page_size + at) * kv_heads + (value ? kv - kv_heads : kv)) * dim;
   }
-  if (!value) head.rotate(table + row * half * 2, half);
-  head.copy(value ? 0 : 2 * half, dim);
+  const float* turns = table + row * half * 2;
+  if (dim % 2 == 0 && half % 2 == 0) {
+    if (!value) head.rotate_twos(turns, half);
+    head.copy_twos(value ? 0 : 2 * half, dim);
+  } else {
+    if (!value) head.rotate(turns, half);
+    head.copy(value ? 0 : 2 * half, dim);
+  }
 }
 
 #define MAKE(name, A)                                                                      \
