@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +84,7 @@ func (o *benchKernels) run(ctx context.Context, s streams, m *benchModel) (*benc
 	if err != nil {
 		return nil, err
 	}
-	threads := []int{1, runtime.GOMAXPROCS(0)}
+	threads := []int{1, cores()}
 	if m.threads != 0 || threads[1] == 1 {
 		threads = []int{max(m.threads, 1)}
 	}

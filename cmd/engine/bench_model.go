@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	device, err := cpu.Open(cpu.Options{Threads: o.threads, ISA: isaOf(o.isa),
+	device, err := cpu.Open(cpu.Options{Threads: cmp.Or(o.threads, cores()), ISA: isaOf(o.isa),
 		FloatActivations: o.activations == "f32"})
 	if err != nil {
 		return nil, err

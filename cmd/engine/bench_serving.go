@@ -102,7 +102,7 @@ func (o *benchServing) run(ctx context.Context, s streams) (*bench.Result, error
 	}
 	r := &bench.Result{Kind: "serving", Subject: fmt.Sprintf("%s, %s of %d tokens behind %d",
 		i.model.api.Names[0], plural(o.plan.Streams, "stream"), o.plan.Out, o.plan.In),
-		Rows: bench.ServingRows(rounds), Machine: thisMachine(runtime.GOMAXPROCS(0))}
+		Rows: bench.ServingRows(rounds), Machine: thisMachine(threads(i.cfg))}
 	r.Machine.Device = i.model.device.Name()
 	return r, bench.WriteServing(s.out, r.Rows)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"runtime"
 
 	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/config"
@@ -35,8 +34,8 @@ func becameOf(cfg *config.Config) map[string]string {
 	return became
 }
 
-// threads is backend.threads: Go counts the cores by affinity and by the cgroup's quota.
-func threads(cfg *config.Config) int { return cfg.Backend.Threads.Or(runtime.GOMAXPROCS(0)) }
+// threads is backend.threads.
+func threads(cfg *config.Config) int { return cfg.Backend.Threads.Or(cores()) }
 
 // fuelWords is the automatic limit of one pol_decide.
 func fuelWords() string {

@@ -71,7 +71,7 @@ func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
 
 // deviceOptions is how the configuration wants the processor used.
 func deviceOptions(cfg *config.Config) cpu.Options {
-	o := cpu.Options{Threads: cfg.Backend.Threads.Or(0), ISA: cpu.ISA(cfg.Backend.ISA),
+	o := cpu.Options{Threads: threads(cfg), ISA: cpu.ISA(cfg.Backend.ISA),
 		FloatActivations: cfg.Backend.Activations == "f32",
 		TDP:              cfg.Backend.Numerics == "tdp"}
 	if cfg.Backend.ISA == "auto" {
