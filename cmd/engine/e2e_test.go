@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if folder := os.Getenv(asPeer); folder != "" {
 		os.Exit(peerMain(folder))
 	}
+	if folder := os.Getenv(asLoader); folder != "" {
+		os.Exit(loaderMain(folder))
+	}
 	os.Exit(m.Run())
 }
 

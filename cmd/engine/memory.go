@@ -121,6 +121,15 @@ func memoryLine(path, name string) (int64, bool) {
 	return 0, false
 }
 
+// residentIn is the memory that this process has in use and the most that it had, by the files of a
+// system; false where it does not tell.
+func residentIn(root string) (now, most int64, known bool) {
+	status := filepath.Join(root, "proc/self/status")
+	now, ok := memoryLine(status, "VmRSS:")
+	most, ok2 := memoryLine(status, "VmHWM:")
+	return now << 10, most << 10, ok && ok2
+}
+
 func readNumber(path string) (int64, bool) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -20,6 +20,7 @@ type loading struct {
 	log  *slog.Logger
 	took func() time.Duration // since loading began
 	need model.Need           // what the model said it takes
+	free int64                // bytes, before that; 0 where the system does not tell
 	what string               // is done with the weights: "loading"
 
 	device gpu.Device // whose memory it is; nil: the processor's
@@ -43,6 +44,9 @@ func newLoading(out io.Writer, log *slog.Logger) *loading {
 func (l *loading) admit(need model.Need) error {
 	l.need = need
 	free, known := memoryOf(l.device)
+	if known {
+		l.free = free
+	}
 	l.log.Info("loading the model", "weights", size(int(need.Weights)),
 		"activations", size(int(need.Scratch)), "kv_per_token", size(int(need.Token)),
 		"free", size(int(free)))
@@ -53,6 +57,18 @@ func (l *loading) admit(need model.Need) error {
 			size(int(need.Scratch)), size(int(free)))
 	}
 	return nil
+}
+
+// memory compares what was predicted with what became of it, for people.
+func (l *loading) memory() string {
+	text := size(int(l.need.Weights+l.need.Scratch)) + " needed"
+	if l.free > 0 {
+		text += fmt.Sprintf(" of %s free", size(int(l.free)))
+	}
+	if now, most, known := residentIn("/"); known {
+		text += fmt.Sprintf(" · %s in use, %s at most so far", size(int(now)), size(int(most)))
+	}
+	return text
 }
 
 // progress hears how many bytes of the weights are in memory.

@@ -131,6 +131,7 @@ func (i *instance) announce(s streams) error {
 		}
 		line("model", "%s   ready in %.1f s · %s", name, i.model.took.Seconds(),
 			i.model.device.Name())
+		line("memory", "%s", i.loading.memory())
 		line("kv", "%s", describePool(
 			requests(i.cfg, i.model.about(), i.model.api.Context),
 			i.engine.stores[0].Pages()))

@@ -45,6 +45,7 @@ type Device struct {
 	pool    *pool
 	scratch []*scratch // one a worker
 	angles  angleCache
+	store   store // of weights
 	inputs  quantInputs
 	planes  tdpInputs
 	zeros   [widePanels * panelRows]float32 // where chains without a bias start

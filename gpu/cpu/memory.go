@@ -10,7 +10,10 @@ import (
 const hugeFrom = 4 << 20
 
 // memory is zeroed bytes, 64-byte aligned, that go back when the last reference to it is gone.
-type memory struct{ bytes []byte }
+type memory struct {
+	bytes []byte
+	slab  *memory // the memory that this is a part of; nil for one of its own
+}
 
 // newMemory allocates. Big pieces come from the operating system where it offers huge pages.
 func newMemory(size int) *memory {
@@ -22,6 +25,33 @@ func newMemory(size int) *memory {
 		}
 	}
 	return &memory{bytes: alignTo(make([]byte, size+63), 64)[:size]}
+}
+
+// maxSlab is the most that a store asks the system for at once. It begins with hugeFrom, and asks
+// for as much as it has given so far: what stays unused is no more than what is used.
+const maxSlab = 32 << 20
+
+// store hands out memory for weights. Those of a layer are often smaller than what is worth huge
+// pages of its own; here they lie side by side in pieces that are.
+type store struct {
+	slab  *memory
+	used  int // of the slab
+	taken int // from all slabs
+}
+
+// take returns zeroed memory, 64-byte aligned, that keeps its slab from going.
+func (s *store) take(size int) *memory {
+	if s.slab == nil || len(s.slab.bytes)-s.used < size {
+		next := min(max(hugeFrom, s.taken), maxSlab)
+		if size > next/2 && size >= hugeFrom {
+			return newMemory(size)
+		}
+		s.slab, s.used = newMemory(max(next, size)), 0
+	}
+	m := &memory{bytes: s.slab.bytes[s.used:][:size:size], slab: s.slab}
+	size = (size + 63) &^ 63
+	s.used, s.taken = s.used+size, s.taken+size
+	return m
 }
 
 // alignTo drops the bytes before the first multiple of align, a power of two.

@@ -54,7 +54,7 @@ func (d *Device) Pack(parts ...gpu.Tensor) (gpu.Matrix, error) {
 		for ; to < len(parts) && parts[to].DType == p.dtype; to++ {
 			p.rows += parts[to].Rows
 		}
-		p.memory = newMemory(p.panels() * p.panelBytes())
+		p.memory = d.store.take(p.panels() * p.panelBytes())
 		d.packing = packJob{m: p, parts: parts[from:to]}
 		d.pool.run(p.panels(), &d.packing)
 		m.parts = append(m.parts, p)

@@ -125,7 +125,7 @@ func (l *builder) measure(b *blueprint) error {
 		if !ok {
 			return // take says so when it comes to it
 		}
-		l.total += int64(len(t.data))
+		l.total += int64(t.size)
 		if len(shape) == 1 {
 			need.Weights += int64(shape[0]) * int64(gpu.F32.Bytes())
 			return
@@ -176,10 +176,11 @@ func (l *builder) take(name string, shape ...int) (gpu.DType, []byte) {
 			"Q5_0, Q5_1, Q4_K, Q5_K or Q6_K", name, t.format)
 		return 0, nil
 	}
-	hashTensor(l.hash, t)
+	data := t.data()
+	hashTensor(l.hash, t, data)
 	l.taken[name] = true
-	l.done += int64(len(t.data))
-	return t.dtype, t.data
+	l.done += int64(len(data))
+	return t.dtype, data
 }
 
 // report tells how far the copying is.
@@ -208,6 +209,9 @@ func (l *builder) pack(cols int, parts ...part) gpu.Matrix {
 	m, err := l.device.Pack(tensors...)
 	if err != nil {
 		l.err = fmt.Errorf("pack %q: %w", parts[0].name, err)
+	}
+	for _, p := range parts { // So that weights are in memory once, not twice.
+		l.files.Forget(p.name)
 	}
 	l.report()
 	return m
@@ -262,6 +266,7 @@ func (l *builder) vector(name string, n int) []float32 {
 	if l.err != nil {
 		return nil
 	}
+	defer l.files.Forget(name)
 	return widen(dtype, data)
 }
 

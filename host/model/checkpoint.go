@@ -16,6 +16,8 @@ import (
 type checkpoint interface {
 	// Tensor gives a tensor by name.
 	Tensor(name string) (stored, bool)
+	// Forget says that nobody looks at a tensor's data again: their memory may go.
+	Forget(name string)
 	// Names are those of all tensors, sorted.
 	Names() []string
 	// Close lets go of the files. Tensors' data must not be used afterwards.
@@ -29,7 +31,8 @@ type stored struct {
 	dtype  gpu.DType
 	usable bool // whether dtype is set: the type is one that weights may have
 	shape  []int
-	data   []byte
+	size   int           // of the data in bytes
+	data   func() []byte // may make a copy
 }
 
 // safeWeights are the weights of a folder.
@@ -43,7 +46,8 @@ var safeTypes = map[safetensors.DType]gpu.DType{
 func (w safeWeights) Tensor(name string) (stored, bool) {
 	t, ok := w.Weights.Tensor(name)
 	dtype, usable := safeTypes[t.DType]
-	return stored{t.Name, string(t.DType), dtype, usable, t.Shape, t.Data}, ok
+	return stored{t.Name, string(t.DType), dtype, usable, t.Shape, len(t.Data),
+		func() []byte { return t.Data }}, ok
 }
 
 // ggufWeights are the weights of a GGUF file.
@@ -60,7 +64,8 @@ var ggufTypes = map[gguf.Type]gpu.DType{
 func (w ggufWeights) Tensor(name string) (stored, bool) {
 	t, ok := w.Weights.Tensor(name)
 	dtype, usable := ggufTypes[t.Type]
-	return stored{t.Name, t.Type.String(), dtype, usable, t.Shape, t.Data}, ok
+	return stored{t.Name, t.Type.String(), dtype, usable, t.Shape, len(t.Data),
+		func() []byte { return w.Data(name) }}, ok
 }
 
 // ggufSuffix is how the name of a GGUF file ends.

@@ -19,15 +19,15 @@ const (
 // hashTensor adds a tensor to the digest: its name, type, shape and bytes, or 16 samples of 64 KiB
 // of one larger than 1 MiB. It tells checkpoints apart at the price of a few hundred megabytes
 // read; it is no proof that a file is whole.
-func hashTensor(h hash.Hash, t stored) {
-	fmt.Fprintf(h, "%q %s %v %d\n", t.name, t.format, t.shape, len(t.data))
-	if len(t.data) <= wholeTensor {
-		h.Write(t.data)
+func hashTensor(h hash.Hash, t stored, data []byte) {
+	fmt.Fprintf(h, "%q %s %v %d\n", t.name, t.format, t.shape, len(data))
+	if len(data) <= wholeTensor {
+		h.Write(data)
 		return
 	}
-	step := (len(t.data) - sampleBytes) / (samples - 1)
+	step := (len(data) - sampleBytes) / (samples - 1)
 	for i := range samples {
-		h.Write(t.data[i*step:][:sampleBytes])
+		h.Write(data[i*step:][:sampleBytes])
 	}
 }
 

@@ -32,6 +32,7 @@ type File struct {
 
 	values  map[string]value
 	release []func() error
+	mapped  bool // the tensors' bytes are a mapping of the file
 }
 
 const (

@@ -85,6 +85,7 @@ func openPart(path string) (*File, error) {
 		return nil, errors.Join(err, release())
 	}
 	f.release = append(f.release, release)
+	f.mapped = true
 	return f, nil
 }
 

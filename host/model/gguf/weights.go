@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+
+	"github.com/kvrelay/engine/host/model/mmap"
 )
 
 const embeddingName = "token_embd.weight"
@@ -129,14 +131,29 @@ func (w *Weights) addExperts(layer, name string, t Tensor) {
 // Names are those of all tensors, sorted.
 func (w *Weights) Names() []string { return w.names }
 
-// Tensor gives a tensor by its name in the folder. One whose rows are put back is a copy.
+// Tensor gives a tensor by its name in the folder. Its Data are as the file has them: Data gives
+// them in the folder's order.
 func (w *Weights) Tensor(name string) (Tensor, bool) {
 	s, ok := w.tensors[name]
 	s.Name = name
-	if s.heads > 0 {
-		s.Data = s.putBack()
-	}
 	return s.Tensor, ok
+}
+
+// Data are the bytes of a tensor in the order of the folder. Those whose rows are put back are a
+// copy.
+func (w *Weights) Data(name string) []byte {
+	s := w.tensors[name]
+	if s.heads > 0 {
+		return s.putBack()
+	}
+	return s.Tensor.Data
+}
+
+// Forget lets go of the memory that a tensor's bytes take, until somebody looks at them again.
+func (w *Weights) Forget(name string) {
+	if w.file.mapped {
+		mmap.Forget(w.tensors[name].Tensor.Data)
+	}
 }
 
 // putBack undoes the reordering of the rows of queries and keys: of each head, rows (2i, 2i+1) of

@@ -9,7 +9,21 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"unsafe"
 )
+
+// Forget lets go of the memory behind a part of what File gave, without unmapping it: the system
+// reads the file again where somebody looks at that part, or at the rest of its outermost pages.
+func Forget(part []byte) {
+	if len(part) == 0 {
+		return
+	}
+	first := unsafe.SliceData(part)
+	before := int(uintptr(unsafe.Pointer(first)) & uintptr(os.Getpagesize()-1))
+	pages := unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(first), -before)), before+len(part))
+	// It is advice: where the system does not take it, memory stays in use until the end.
+	_ = syscall.Madvise(pages, syscall.MADV_DONTNEED)
+}
 
 // File maps a regular file read-only.
 func File(path string) ([]byte, func() error, error) {

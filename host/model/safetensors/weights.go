@@ -26,6 +26,7 @@ const maxShards = 10_000
 type Weights struct {
 	tensors map[string]Tensor
 	release []func() error
+	forget  func([]byte) // nil where the bytes are no mapping
 }
 
 // source gives a file's bytes and a function that lets go of them.
@@ -34,9 +35,13 @@ type source func(name string) (data []byte, release func() error, err error)
 // Open maps the weight files of a folder into memory where the system can, and reads them
 // elsewhere. They must not change until Close, after which no tensor may be used.
 func Open(folder string) (*Weights, error) {
-	return open(func(name string) ([]byte, func() error, error) {
+	w, err := open(func(name string) ([]byte, func() error, error) {
 		return mmap.File(filepath.Join(folder, name))
 	})
+	if err == nil {
+		w.forget = mmap.Forget
+	}
+	return w, err
 }
 
 // OpenFS reads the weight files of a file system, such as an embedded one.
@@ -165,6 +170,13 @@ func (w *Weights) Tensor(name string) (Tensor, bool) {
 
 // Names are those of all tensors, sorted.
 func (w *Weights) Names() []string { return slices.Sorted(maps.Keys(w.tensors)) }
+
+// Forget lets go of the memory that a tensor's bytes take, until somebody looks at them again.
+func (w *Weights) Forget(name string) {
+	if w.forget != nil {
+		w.forget(w.tensors[name].Data)
+	}
+}
 
 // Close lets go of the files. The tensors' Data must not be used afterwards.
 func (w *Weights) Close() error {
