@@ -14,7 +14,7 @@ FUZZTIME ?= 10s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: cuda cuda-build cuda-emulator cuda-test ptx bench-peer check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
+.PHONY: cuda cuda-build cuda-emulator cuda-test gpu-bundle ptx bench-peer check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
 
 check: fmt vet tidy test ## everything a commit must pass
 
@@ -66,6 +66,23 @@ cuda-test: bin/cuda-link/libcuda.a cuda-emulator
 	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
 	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
 	  $(CUDA) go test -count=1 -tags cuda -run '^TestRealCUDA$$' ./host/model || exit 1; done
+
+# What one run on a real card needs, in one folder that may be carried there.
+BUNDLE = bin/gpu-bundle
+
+gpu-bundle: cuda-build ## bin/gpu-bundle: tests, binary, PTX, a model with its goldens; run.sh in it measures a card
+	@rm -rf $(BUNDLE) && mkdir -p $(BUNDLE)/kernels $(BUNDLE)/cuda $(BUNDLE)/model $(BUNDLE)/shared/data/models
+	$(CUDA) go test -tags cuda -c -ldflags '-s -w' -o $(BUNDLE)/cuda.test ./gpu/cuda
+	$(CUDA) go test -tags cuda -c -ldflags '-s -w' -o $(BUNDLE)/kernels.test ./gpu/cuda/kernels
+	$(CUDA) go test -tags cuda -c -ldflags '-s -w' -o $(BUNDLE)/model.test ./host/model
+	$(CUDA) go build -tags cuda -trimpath -ldflags '-s -w' -o $(BUNDLE)/engine ./cmd/engine
+	cp gpu/cuda/oneshot/run.sh gpu/cuda/oneshot/torch_rates.py $(BUNDLE)/
+	cp gpu/cuda/kernels/kernels.ptx $(BUNDLE)/kernels/
+	cp -r host/model/testdata $(BUNDLE)/model/testdata
+	cp -r ../shared/data/models/w256-bf16 $(BUNDLE)/shared/data/models/
+	mkdir -p $(BUNDLE)/shared/data/golden && cp ../shared/data/golden/*.json $(BUNDLE)/shared/data/golden/
+	@test "$$(du -sm $(BUNDLE) | cut -f1)" -lt 64 || { echo "the bundle is 64 MiB or more"; exit 1; }
+	@du -sh $(BUNDLE)
 
 ptx: ## gpu/cuda/kernels/kernels.ptx is what clang-14 makes of its sources
 	ENGINE_REQUIRE_TOOLCHAINS=1 go test -count=1 -run TestPTX ./gpu/cuda/kernels

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/kvrelay/engine/gpu/cuda/driver"
+	"github.com/kvrelay/engine/gpu/cuda/kernels"
 )
 
 // Options configure New.
@@ -49,6 +50,7 @@ type Driver struct {
 	streams map[driver.Stream]*stream
 	events  map[driver.Event]*event
 	graphs  map[driver.Graph][]work
+	table   map[string][]kernels.Type // what the module has
 	kernels []kernel
 	last    uintptr // handle
 	dead    int     // the code of every call after a kernel failed

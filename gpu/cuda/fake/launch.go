@@ -31,6 +31,12 @@ func (f *Driver) Load(image []byte) (driver.Module, error) {
 	if bytes.IndexByte(image, 0) >= 0 {
 		return 0, driver.Check("cuModuleLoadData", 200)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.table = map[string][]kernels.Type{}
+	for _, k := range kernels.Table() {
+		f.table[k.Name] = k.Params
+	}
 	return 1, nil
 }
 
@@ -41,13 +47,12 @@ func (f *Driver) Unload(driver.Module) error { return nil }
 func (f *Driver) Function(_ driver.Module, name string) (driver.Function, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, k := range kernels.Table() {
-		if k.Name == name {
-			f.kernels = append(f.kernels, kernel{name, k.Params, sharedWithoutAsking, twin(name)})
-			return driver.Function(len(f.kernels)), nil
-		}
+	params, ok := f.table[name]
+	if !ok {
+		return 0, driver.Check("cuModuleGetFunction", notFound)
 	}
-	return 0, driver.Check("cuModuleGetFunction", notFound)
+	f.kernels = append(f.kernels, kernel{name, params, sharedWithoutAsking, twin(name)})
+	return driver.Function(len(f.kernels)), nil
 }
 
 // SetShared implements driver.Modules.
