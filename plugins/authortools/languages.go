@@ -30,16 +30,19 @@ const (
 	fcfs = "First come, first served: chunks in order of arrival, as long as the budget lasts."
 )
 
-// Languages lists them.
+// Languages lists them. What a replay can tell of a trap is kept as far as the same source gives
+// the same bytes in any folder: lines in C, names of functions in the others. Zig keeps names only
+// together with half a megabyte of lines that name the folder; its panics say enough.
 func Languages() []Language {
 	return []Language{
 		{Name: "c", Short: "c", Source: "policy.c", Tool: "{cc}", dir: "c", summary: sjf,
 			settings: true, sdk: []tree{{"guest/c/pol.h", "c/pol.h"}},
 			// Linked apart and without -O: else clang runs any wasm-opt that it finds.
 			Commands: [][]string{words("{cc} --target=wasm32 -std=c11 -O2 -Wall -Wextra " +
-				"-ffreestanding -mbulk-memory -I{sdk}/c {flags} -c policy.c -o {tmp}/policy.o"),
+				"-ffreestanding -mbulk-memory -g -ffile-prefix-map={sdk}=sdk " +
+				"-fdebug-compilation-dir=. -I{sdk}/c {flags} -c policy.c -o {tmp}/policy.o"),
 				words("{cc} --target=wasm32 -nostdlib -Wl,--no-entry -Wl,--stack-first " +
-					"-Wl,-z,stack-size=65536 -Wl,--max-memory=16777216 -Wl,--strip-all " +
+					"-Wl,-z,stack-size=65536 -Wl,--max-memory=16777216 " +
 					"{tmp}/policy.o -o {out}")}},
 		{Name: "rust", Short: "rust", Source: "src/lib.rs", Tool: "{rustc}", dir: "rust",
 			summary: sjf, settings: true, sdk: []tree{{"guest/rust", "rust"}},
@@ -50,19 +53,19 @@ func Languages() []Language {
 				words("{rustc} --edition 2021 --target wasm32-unknown-unknown " +
 					"--crate-type cdylib --crate-name policy -C opt-level=3 -C panic=abort " +
 					"-C codegen-units=1 -C lto=fat -C target-feature=+bulk-memory " +
-					"-C strip=symbols -C link-arg=-zstack-size=65536 " +
+					"-C strip=debuginfo -C link-arg=-zstack-size=65536 " +
 					"-C link-arg=--max-memory=16777216 {linker} {flags} " +
 					"--extern pol={tmp}/libpol.rlib src/lib.rs -o {out}")}},
 		{Name: "go", Short: "go", Source: "policy.go", Tool: "{go}", dir: "go", summary: sjf,
 			settings: true, sdk: goTrees(),
 			Commands: [][]string{append(words("{go} build -buildmode=c-shared -trimpath"),
-				append([]string{"-ldflags=-s -w"}, words("{flags} -o {out} .")...)...)}},
+				append([]string{"-ldflags=-w"}, words("{flags} -o {out} .")...)...)}},
 		{Name: "assemblyscript", Short: "as", Source: "policy.ts", Tool: "{asc}", dir: "as",
 			summary: sjf, settings: true,
 			sdk: []tree{{"guest/assemblyscript", "assemblyscript/pol"}},
 			Commands: [][]string{words("{asc} policy.ts -o {out} -O3 --noAssert --runtime stub " +
-				"--exportStart _initialize --maximumMemory 256 --path {sdk}/assemblyscript " +
-				"{flags}")}},
+				"--debug --exportStart _initialize --maximumMemory 256 " +
+				"--path {sdk}/assemblyscript {flags}")}},
 		{Name: "zig", Short: "zig", Source: "policy.zig", Tool: "{zig}", dir: "zig", summary: sjf,
 			settings: true, sdk: []tree{{"guest/zig", "zig"}},
 			Commands: [][]string{words("{zig} build-exe -target wasm32-freestanding " +
@@ -70,7 +73,8 @@ func Languages() []Language {
 				"-Mpol={sdk}/zig/src/pol.zig -fno-entry -rdynamic --stack 65536 " +
 				"--max-memory=16777216 --cache-dir {tmp}/zig {flags} -femit-bin={out}")}},
 		{Name: "wat", Short: "wat", Source: "policy.wat", Tool: "{wat2wasm}", dir: "wat",
-			summary: fcfs, Commands: [][]string{words("{wat2wasm} policy.wat {flags} -o {out}")}},
+			summary: fcfs, Commands: [][]string{words("{wat2wasm} --debug-names policy.wat " +
+				"{flags} -o {out}")}},
 	}
 }
 

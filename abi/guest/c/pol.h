@@ -1121,6 +1121,23 @@ static inline int32_t pol_decide_(const pol_header *header, pol_decide_fn decide
     return code < 0 ? code : (int32_t)out.len;
 }
 
+typedef int (*pol_observe_fn)(const pol_event *events, uint32_t n);
+typedef int32_t (*pol_save_fn)(uint8_t *to, uint32_t room);
+typedef int (*pol_load_fn)(const uint8_t *from, uint32_t len, uint32_t version);
+
+static inline int32_t pol_observe_(int32_t n, pol_observe_fn observe) {
+    uint32_t most = pol_regions_[POL_BUFFER_EVENTS].bytes / (uint32_t)sizeof(pol_event);
+    if (n < 0 || (uint32_t)n > most) return pol_fail(POL_CODE_BAD_ARGUMENT, "more events than fit their region");
+    int code = observe((const pol_event *)pol_regions_[POL_BUFFER_EVENTS].at, (uint32_t)n);
+    return code < 0 ? code : 0;
+}
+
+/* The state's region, as far as it is to be used. */
+static inline uint32_t pol_state_room_(uint32_t bytes) {
+    uint32_t have = pol_regions_[POL_BUFFER_STATE].bytes;
+    return bytes < have ? bytes : have;
+}
+
 #define POL_DEFAULT_FLAGS (POL_DESC_WANTS_CHANGED | POL_DESC_SELECTS | POL_DESC_SETS_CHUNKS)
 #define POL_DEFAULT_CAPS (POL_CAP_CHUNK_LENGTHS | POL_CAP_LOG)
 
@@ -1129,7 +1146,29 @@ static inline int32_t pol_decide_(const pol_header *header, pol_decide_fn decide
 #define POL_POLICY(name, version, init, decide) \
     POL_POLICY_WITH(name, version, init, decide, POL_DEFAULT_FLAGS, 0, POL_DEFAULT_CAPS)
 
-#define POL_POLICY_WITH(name, version, init, decide, flags_, required, optional)                        \
+#define POL_POLICY_WITH(name, version, init, decide, flags, required, optional) \
+    POL_POLICY_(name, version, init, decide, flags, required, optional, 0)
+
+/* POL_POLICY_WITH_STATE registers a policy whose state is handed to the next copy of it when the operator swaps: with
+ * other settings, or in a newer version. save writes at most room bytes and returns how many the state has; when it has
+ * more, nothing needs to be written: it is asked again with more room. load takes up, before the first step, what an
+ * earlier copy saved in that state version; after an error this copy starts fresh. Capability POL_CAP_STATE. */
+#define POL_POLICY_WITH_STATE(name, version, init, decide, flags, required, optional, state_version_, save, load)   \
+    POL_POLICY_(name, version, init, decide, flags, required, optional, state_version_)                             \
+    POL_EXPORT("pol_save") int32_t pol_save(uint32_t room) {                                                        \
+        return (save)((uint8_t *)pol_regions_[POL_BUFFER_STATE].at, pol_state_room_(room));                         \
+    }                                                                                                               \
+    POL_EXPORT("pol_load") int32_t pol_load(uint32_t len, uint32_t from) {                                          \
+        int code = (load)((const uint8_t *)pol_regions_[POL_BUFFER_STATE].at, pol_state_room_(len), from);          \
+        return code < 0 ? code : 0;                                                                                 \
+    }
+
+/* POL_OBSERVE, beside the registration line, names what hears of each step's events before decide: tokens, ends,
+ * preemptions. Capability POL_CAP_EVENTS. */
+#define POL_OBSERVE(observe) \
+    POL_EXPORT("pol_observe") int32_t pol_observe(int32_t n) { return pol_observe_(n, observe); }
+
+#define POL_POLICY_(name, version, init, decide, flags_, required, optional, state_)                    \
     static pol_descriptor pol_self_;                                                                    \
     POL_EXPORT("pol_abi_v1") const pol_descriptor *pol_abi_v1(void) {                                   \
         pol_descriptor *d = &pol_self_;                                                                 \
@@ -1138,6 +1177,7 @@ static inline int32_t pol_decide_(const pol_header *header, pol_decide_fn decide
         d->name_ptr = (uint32_t)(uintptr_t)(name), d->name_len = sizeof(name) - 1;                      \
         d->version_ptr = (uint32_t)(uintptr_t)(version), d->version_len = sizeof(version) - 1;          \
         d->record_bytes = sizeof(pol_record), d->header_bytes = sizeof(pol_header);                     \
+        if (state_) d->state_version = (state_);                                                        \
         return d;                                                                                       \
     }                                                                                                   \
     POL_EXPORT("pol_buffer") void *pol_buffer(int32_t kind, uint32_t bytes) { return pol_buffer_(kind, bytes); } \

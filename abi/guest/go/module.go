@@ -19,6 +19,7 @@ var module struct {
 	regions    [abi.BufferPeers + 1][]byte
 	view       abi.View
 	table      []abi.Record // A copy, for a host with larger records.
+	events     []abi.Event
 	message    [abi.LimitLastErrorBytes]byte
 	messageLen int
 }
@@ -41,8 +42,9 @@ func exportABI() uint32 {
 	d := abi.Descriptor{
 		Magic: abi.Magic, Size: abi.DescriptorSize, Minor: abi.Minor,
 		Flags:        abi.DescWantsChanged | abi.DescSelects | abi.DescSetsChunks,
-		CapsOptional: abi.CapChunkLengths | abi.CapLog,
-		NamePtr:      address(unsafe.StringData(r.Name)), NameLen: uint32(len(r.Name)),
+		CapsOptional: abi.CapChunkLengths | abi.CapLog | r.wants,
+		CapsRequired: r.requires, StateVersion: r.state,
+		NamePtr: address(unsafe.StringData(r.Name)), NameLen: uint32(len(r.Name)),
 		VersionPtr: address(unsafe.StringData(r.Version)), VersionLen: uint32(len(r.Version)),
 		RecordBytes: abi.RecordSize, HeaderBytes: abi.HeaderSize,
 	}
@@ -76,6 +78,58 @@ func exportInit(configLen int32) (code int32) {
 	}
 	module.policy = policy
 	module.table = make([]abi.Record, slots)
+	module.events = make([]abi.Event, len(module.regions[abi.BufferEvents])/abi.EventSize)
+	return 0
+}
+
+//go:wasmexport pol_observe
+func exportObserve(n int32) (code int32) {
+	defer rescue(&code)
+	policy, ok := module.policy.(Observer)
+	if !ok {
+		return 0
+	}
+	if n < 0 || int(n) > len(module.events) {
+		return fail(&Error{abi.CodeBadArgument, "more events than fit their region"})
+	}
+	events := module.events[:n]
+	for i := range events {
+		if err := events[i].Decode(module.regions[abi.BufferEvents][i*abi.EventSize:]); err != nil {
+			return fail(err)
+		}
+	}
+	if err := policy.Observe(events); err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+// state is the region that a state goes through, as far as it is to be used.
+func state(bytes uint32) []byte {
+	region := module.regions[abi.BufferState]
+	return region[:min(len(region), int(bytes))]
+}
+
+//go:wasmexport pol_save
+func exportSave(room uint32) (code int32) {
+	defer rescue(&code)
+	policy, ok := module.policy.(State)
+	if !ok {
+		return fail(&Error{abi.CodeUnsupported, "the policy keeps no state"})
+	}
+	return int32(policy.Save(state(room)))
+}
+
+//go:wasmexport pol_load
+func exportLoad(length, version uint32) (code int32) {
+	defer rescue(&code)
+	policy, ok := module.policy.(State)
+	if !ok {
+		return fail(&Error{abi.CodeUnsupported, "the policy keeps no state"})
+	}
+	if err := policy.Load(state(length), uint16(version)); err != nil {
+		return fail(err)
+	}
 	return 0
 }
 

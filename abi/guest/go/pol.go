@@ -38,6 +38,27 @@ type Policy interface {
 	Decide(v *abi.View, out []abi.Decision) ([]abi.Decision, error)
 }
 
+// Observer is a policy that hears what became of requests: tokens, ends, preemptions. It is
+// registered with Wants(abi.CapEvents).
+type Observer interface {
+	Policy
+	// Observe is told what happened since the last step, before the next is decided. It does not
+	// keep the events.
+	Observe(events []abi.Event) error
+}
+
+// State is a policy whose state is handed to the next copy of it when the operator swaps: with
+// other settings, or in a newer version. It is registered with Keeps.
+type State interface {
+	Policy
+	// Save writes the state and returns its bytes. When there are more than fit, nothing needs to
+	// be written: it is asked again with more room.
+	Save(to []byte) int
+	// Load takes up what an earlier copy saved, in that version, before the first step. After an
+	// error this one starts fresh.
+	Load(from []byte, version uint16) error
+}
+
 // New makes a policy for a record table of that many slots. It reads the settings and takes all
 // the memory that Decide will need.
 type New func(config *Config, slots int) (Policy, error)
@@ -54,6 +75,27 @@ func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Why, e.Code) }
 type Registration struct {
 	Name, Version string
 	New           New
+
+	wants, requires uint64
+	state           uint16
+}
+
+// Wants adds capabilities (abi.Cap…) that the policy uses when it gets them.
+func (r *Registration) Wants(capabilities uint64) *Registration {
+	r.wants |= capabilities
+	return r
+}
+
+// Requires adds capabilities without which the policy must not be loaded.
+func (r *Registration) Requires(capabilities uint64) *Registration {
+	r.requires |= capabilities
+	return r
+}
+
+// Keeps says that the policy is a State, and which version of it Save writes, from 1.
+func (r *Registration) Keeps(version uint16) *Registration {
+	r.state = version
+	return r.Wants(abi.CapState)
 }
 
 // Start makes the policy as the host of a module would: settings are JSON, nil means none.

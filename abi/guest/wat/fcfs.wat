@@ -144,4 +144,19 @@
         (local.set $n (i32.add (local.get $n) (i32.const 1)))
         (br $each)))
     (local.get $n))
+
+  ;; What a module may export besides, each with its capability in the descriptor (at 24) and its region
+  ;; let through in pol_buffer. Whatever returns below 0 is an error code of SPEC.md, 8.
+  ;;
+  ;; (func (export "pol_observe") (param $n i32) (result i32))
+  ;;   Before pol_decide: $n events of 32 bytes lie in region 6, what became of requests since the last
+  ;;   step. Capability events, 0x20.
+  ;; (func (export "pol_save") (param $room i32) (result i32))
+  ;;   At a swap: writes the state into region 7, at most $room bytes, and returns its length; when it
+  ;;   does not fit nothing is written, and it is asked again with more room. Capability state, 0x40,
+  ;;   and a state version other than 0 in the descriptor.
+  ;; (func (export "pol_load") (param $bytes i32) (param $version i32) (result i32))
+  ;;   In a fresh copy, before its first step: region 7 holds what an earlier one saved.
+  ;; (func (export "pol_last_error") (result i64))
+  ;;   Asked after an error code: the address of a message in UTF-8, shifted left by 32, or its length.
 )

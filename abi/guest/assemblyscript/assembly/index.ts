@@ -15,10 +15,10 @@
  * --runtime stub --exportStart _initialize. The stub runtime never frees: allocate in the
  * constructor only.
  */
-import { CODE_BAD_ARGUMENT, DESC_SELECTS, DESC_SETS_CHUNKS, DESC_WANTS_CHANGED } from "./abi";
+import { CODE_BAD_ARGUMENT, CODE_UNSUPPORTED, DESC_SELECTS, DESC_SETS_CHUNKS, DESC_WANTS_CHANGED } from "./abi";
 import { CAP_CHUNK_LENGTHS, CAP_LOG, MAGIC, MINOR, checkLayout } from "./abi";
-import { BUFFER_CONFIG, BUFFER_PEERS, BUFFER_RECORDS } from "./abi";
-import { Decision, Descriptor, Header, Record } from "./abi";
+import { BUFFER_CONFIG, BUFFER_EVENTS, BUFFER_PEERS, BUFFER_RECORDS, BUFFER_STATE } from "./abi";
+import { Decision, Descriptor, Event, Header, Record } from "./abi";
 import { Config } from "./config";
 import { Out, Step } from "./step";
 import { fail, messageAt, messageLength } from "./message";
@@ -38,12 +38,35 @@ export { granted, log, logLevel } from "./host";
 export abstract class Policy {
   /** Decides one step, the most important decision first. 0, or an error code: return fail(code, "why"). */
   abstract decide(step: Step, out: Out): i32;
+
+  /**
+   * Hears what became of requests since the last step, before the next is decided: the i-th of n events is
+   * eventAt(i). Of a module that exports pol_observe, with CAP_EVENTS. 0, or an error code.
+   */
+  observe(n: u32): i32 {
+    return 0;
+  }
+
+  /**
+   * Writes the state for the next copy at a swap, at most room bytes at to, and returns how many bytes it
+   * has. When they do not fit nothing needs to be written: it is asked again with more room. Of a module
+   * that exports pol_save and pol_load, with CAP_STATE and stateVersion.
+   */
+  save(to: usize, room: u32): i32 {
+    return fail(CODE_UNSUPPORTED, "the policy keeps no state");
+  }
+
+  /** Takes up what an earlier copy saved, in that version, before the first step. 0, or an error code. */
+  load(from: usize, length: u32, version: u32): i32 {
+    return fail(CODE_UNSUPPORTED, "the policy keeps no state");
+  }
 }
 
 let policyName = String.UTF8.encode("");
 let policyVersion = String.UTF8.encode("");
 let policyCaps: u64 = CAP_CHUNK_LENGTHS | CAP_LOG;
 let policyRequired: u64 = 0;
+let policyState: u16 = 0;
 let create: ((config: Config, slots: u32) => Policy) | null = null;
 let running: Policy | null = null;
 const step = new Step();
@@ -56,6 +79,16 @@ const descriptor = heap.alloc(offsetof<Descriptor>());
 export function capabilities(optional: u64, required: u64): void {
   policyCaps = optional;
   policyRequired = required;
+}
+
+/** Names the version of what save writes, from 1. */
+export function stateVersion(version: u16): void {
+  policyState = version;
+}
+
+/** The i-th event of those that observe is told of. */
+export function eventAt(i: u32): Event {
+  return changetype<Event>(regionAt[BUFFER_EVENTS] + <usize>i * offsetof<Event>());
 }
 
 /** The one registration line: names the policy and how it is made. */
@@ -76,6 +109,7 @@ export function pol_abi_v1(): usize {
   d.flags = DESC_WANTS_CHANGED | DESC_SELECTS | DESC_SETS_CHUNKS;
   d.caps_optional = policyCaps;
   d.caps_required = policyRequired;
+  d.state_version = policyState;
   d.name_ptr = <u32>changetype<usize>(policyName);
   d.name_len = <u32>policyName.byteLength;
   d.version_ptr = <u32>changetype<usize>(policyVersion);
@@ -118,6 +152,24 @@ export function pol_decide(header: usize): i32 {
   out.begin(h);
   const code = running!.decide(step, out);
   return code < 0 ? code : <i32>out.length;
+}
+
+/** @hidden */
+export function pol_observe(n: u32): i32 {
+  if (n > regionSize[BUFFER_EVENTS] / <u32>offsetof<Event>()) {
+    return fail(CODE_BAD_ARGUMENT, "more events than fit their region");
+  }
+  return running!.observe(n);
+}
+
+/** @hidden */
+export function pol_save(room: u32): i32 {
+  return running!.save(regionAt[BUFFER_STATE], min(room, regionSize[BUFFER_STATE]));
+}
+
+/** @hidden */
+export function pol_load(length: u32, version: u32): i32 {
+  return running!.load(regionAt[BUFFER_STATE], min(length, regionSize[BUFFER_STATE]), version);
 }
 
 /** @hidden */

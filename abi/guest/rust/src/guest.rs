@@ -5,7 +5,8 @@ use core::mem::size_of;
 
 use crate::abi;
 use crate::memory::Region;
-use crate::{Config, Descriptor, Error, Header, Out, Policy, Record, State as Stateful, Step};
+use crate::{Config, Descriptor, Error, Event, Header, Observe, Out, Policy, Record};
+use crate::{State as Stateful, Step};
 
 /// All that the crate keeps between calls. A guest is called by one thread, one call at a time.
 pub(crate) struct State {
@@ -165,6 +166,24 @@ fn state_region(bytes: u32) -> &'static mut [u8] {
 }
 
 const NOT_STARTED: Error = Error::new(abi::CODE_BAD_ARGUMENT, "the policy has not been started");
+
+/// The body of pol_observe.
+pub fn observe<P: Observe>(running: &mut Running<P>, n: u32) -> i32 {
+    let region = state().regions[abi::BUFFER_EVENTS as usize];
+    if n as usize > region.bytes / size_of::<Event>() {
+        return fail(Error::new(abi::CODE_BAD_ARGUMENT, "more events than fit their region"));
+    }
+    let events: &[Event] = match n {
+        0 => &[],
+        // The host wrote so many into the region that it asked for.
+        _ => unsafe { core::slice::from_raw_parts(region.at as *const Event, n as usize) },
+    };
+    let heard = match &mut running.0 {
+        Some(policy) => policy.observe(events),
+        None => Err(NOT_STARTED),
+    };
+    heard.map_or_else(fail, |()| 0)
+}
 
 /// The body of pol_save.
 pub fn save<P: Stateful>(running: &mut Running<P>, cap: u32) -> i32 {

@@ -37,7 +37,7 @@ mod step;
 mod tests;
 mod top;
 
-pub use abi::{Decision, Descriptor, Header, Peer, Record, Tenant};
+pub use abi::{Decision, Descriptor, Event, Header, Peer, Record, Tenant};
 pub use chunks::{chunk_within, Chunks};
 pub use config::Config;
 pub use counters::Counters;
@@ -49,7 +49,7 @@ pub use step::{Out, Step};
 pub use top::Top;
 
 #[doc(hidden)]
-pub use guest::{describe, last_error, load, panicked, save, start, step, Running};
+pub use guest::{describe, last_error, load, observe, panicked, save, start, step, Running};
 #[doc(hidden)]
 pub use memory::buffer;
 
@@ -86,6 +86,13 @@ pub trait Policy: Sized {
     fn decide(&mut self, step: &Step, out: &mut Out) -> Result<(), Error>;
 }
 
+/// A policy that hears what became of requests: tokens, ends, preemptions. Registered by
+/// [`policy_observes!`] beside the registration line; it names [`abi::CAP_EVENTS`].
+pub trait Observe: Policy {
+    /// What happened since the last step, before the next is decided.
+    fn observe(&mut self, events: &[Event]) -> Result<(), Error>;
+}
+
 /// A policy whose state is handed to the next copy of it when the operator swaps: with other settings, or
 /// in a newer version. Registered by [`policy_with_state!`]; it names [`Policy::STATE_VERSION`] and
 /// [`abi::CAP_STATE`].
@@ -97,6 +104,17 @@ pub trait State: Policy {
     /// Takes up what an earlier copy saved, in that version; before the first step. After an error this
     /// one starts fresh.
     fn load(&mut self, from: &[u8], version: u16) -> Result<(), Error>;
+}
+
+/// Beside the registration line of a policy that is also an [`Observe`].
+#[macro_export]
+macro_rules! policy_observes {
+    ($policy:ty) => {
+        #[cfg_attr(target_arch = "wasm32", no_mangle)]
+        pub extern "C" fn pol_observe(n: u32) -> i32 {
+            unsafe { $crate::observe(&mut *core::ptr::addr_of_mut!(POL_RUNNING), n) }
+        }
+    };
 }
 
 /// The registration line of a policy that is also a [`State`].

@@ -42,9 +42,18 @@ pub const Record = abi.Record;
 pub const Decision = abi.Decision;
 pub const Tenant = abi.Tenant;
 pub const Peer = abi.Peer;
+pub const Event = abi.Event;
 
 /// Why a policy cannot go on; `fail` keeps words for the host's log.
-pub const Error = error{ BadArgument, Unsupported, BadConfig, OutOfMemory, Inconsistent, Unspecified };
+pub const Error = error{
+    BadArgument,
+    Unsupported,
+    BadConfig,
+    OutOfMemory,
+    Inconsistent,
+    StateVersion,
+    Unspecified,
+};
 
 fn codeOf(e: Error) i32 {
     return switch (e) {
@@ -53,6 +62,7 @@ fn codeOf(e: Error) i32 {
         error.BadConfig => abi.code_bad_config,
         error.OutOfMemory => abi.code_out_of_memory,
         error.Inconsistent => abi.code_inconsistent,
+        error.StateVersion => abi.code_state_version,
         error.Unspecified => abi.code_unspecified,
     };
 }
@@ -214,7 +224,13 @@ pub fn granted() u64 {
 pub const is_guest = builtin.cpu.arch == .wasm32;
 
 /// The one registration line, in a comptime block of the root file: makes a type the module's policy. It
-/// may also declare `flags`, `caps_required` and `caps_optional`.
+/// may also declare `flags`, `caps_required` and `caps_optional`; and
+///
+/// - `observe(self: *P, events: []const Event) Error!void`, with capability events: what became of requests
+///   since the last step, before the next is decided;
+/// - `state_version`, `save(self: *const P, to: []u8) usize` and `load(self: *P, from: []const u8, version:
+///   u16) Error!void`, with capability state: what is handed to the next copy at a swap. save returns the
+///   state's bytes; when they do not fit, nothing needs to be written, and it is asked again with more room.
 pub fn policy(comptime P: type) void {
     const E = Exports(P);
     if (!is_guest) return;
@@ -223,6 +239,11 @@ pub fn policy(comptime P: type) void {
     @export(&E.start, .{ .name = "pol_init" });
     @export(&E.decide, .{ .name = "pol_decide" });
     @export(&lastError, .{ .name = "pol_last_error" });
+    if (@hasDecl(P, "observe")) @export(&E.observe, .{ .name = "pol_observe" });
+    if (@hasDecl(P, "save")) {
+        @export(&E.save, .{ .name = "pol_save" });
+        @export(&E.load, .{ .name = "pol_load" });
+    }
 }
 
 fn lastError() callconv(.c) u64 {
@@ -250,6 +271,7 @@ fn Exports(comptime P: type) type {
                 .size = @sizeOf(abi.Descriptor),
                 .minor = abi.minor,
                 .flags = given("flags", abi.desc_wants_changed | abi.desc_selects | abi.desc_sets_chunks),
+                .state_version = given("state_version", 0),
                 .caps_required = given("caps_required", 0),
                 .caps_optional = given("caps_optional", abi.cap_chunk_lengths | abi.cap_log),
                 .name_ptr = address(P.name.ptr),
@@ -288,6 +310,27 @@ fn Exports(comptime P: type) type {
             const step = Step.at(h);
             running.decide(&step, &out) catch |e| return codeOf(e);
             return @intCast(out.len);
+        }
+
+        fn observe(n: u32) callconv(.c) i32 {
+            const region = memory.region(abi.buffer_events);
+            if (n > region.len / @sizeOf(Event)) {
+                return codeOf(fail(error.BadArgument, "more events than fit their region"));
+            }
+            const events: [*]const Event = @ptrCast(@alignCast(region.ptr));
+            running.observe(events[0..n]) catch |e| return codeOf(e);
+            return 0;
+        }
+
+        fn save(room: u32) callconv(.c) i32 {
+            const region = memory.region(abi.buffer_state);
+            return @intCast(running.save(region[0..@min(room, region.len)]));
+        }
+
+        fn load(len: u32, version: u32) callconv(.c) i32 {
+            const region = memory.region(abi.buffer_state);
+            running.load(region[0..@min(len, region.len)], @truncate(version)) catch |e| return codeOf(e);
+            return 0;
         }
     };
 }
