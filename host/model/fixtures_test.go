@@ -108,6 +108,20 @@ func (s *sequence) run(tokens []int32, chunk int) [][]float32 {
 	return rows
 }
 
+// last computes tokens and returns the last one's row of logits.
+func (s *sequence) last(tokens []int32) [][]float32 {
+	s.Helper()
+	for {
+		item := s.item(tokens[:min(len(tokens), 512)])
+		item.Logits = 0
+		if tokens = tokens[len(item.Tokens):]; len(tokens) == 0 {
+			item.Logits = 1
+			return run(s, s.model, batch.Batch{Items: []batch.Item{item}})
+		}
+		run(s, s.model, batch.Batch{Items: []batch.Item{item}})
+	}
+}
+
 // run runs a batch and copies the rows.
 func run(t testing.TB, m *model.Model, b batch.Batch) [][]float32 {
 	t.Helper()
@@ -148,16 +162,73 @@ func argmax(x []float32) int32 {
 	return int32(best)
 }
 
-// golden is one file of reference outputs.
+// golden is one file of reference outputs, in float64 on the weights as they are stored.
 type golden struct {
-	Sinks int `json:"sinks"`
-	Cases []struct {
-		Prompt    string    `json:"prompt"`
-		PromptIDs []int32   `json:"prompt_ids"`
-		GreedyIDs []int32   `json:"greedy_ids"`
-		Logits    []float32 `json:"logits_last_prompt_pos"`
-		Last      []float32 `json:"logits_last_step"` // in some files
-	} `json:"cases"`
+	File   string       `json:"file"`                 // what the reference of a real model read
+	Stride int          `json:"logits_sample_stride"` // Sample is every so-manieth logit
+	Sinks  int          `json:"sinks"`
+	Cases  []goldenCase `json:"cases"`
+}
+
+// goldenCase is one prompt and what the reference says to it. No file has all of the fields.
+type goldenCase struct {
+	ID        string         `json:"id"`
+	Prompt    string         `json:"prompt"`
+	PromptIDs []int32        `json:"prompt_ids"`
+	GreedyIDs []int32        `json:"greedy_ids"`
+	Logits    []float32      `json:"logits_last_prompt_pos"`
+	Sample    []float32      `json:"logits_last_prompt_pos_sample"`
+	Last      []float32      `json:"logits_last_step"`
+	Top       [][][2]float64 `json:"step_top5"` // of each step: token, logit
+	Total     []float64      `json:"step_logsumexp"`
+	NearTie   struct {
+		F16 *int `json:"f16"` // first step at which keys and values in F16 may turn the choice
+	} `json:"first_near_tie"`
+}
+
+// distance is how far rows are from the reference's logits: the row behind the prompt, and one
+// behind each of its tokens but the last.
+func (c *goldenCase) distance(rows [][]float32, stride int) (worst float64) {
+	near := func(got float32, want float64) { worst = max(worst, math.Abs(float64(got)-want)) }
+	for i, want := range c.Logits {
+		near(rows[0][i], float64(want))
+	}
+	for i, want := range c.Sample {
+		near(rows[0][i*stride], float64(want))
+	}
+	for i, want := range c.Last {
+		near(rows[len(rows)-1][i], float64(want))
+	}
+	for step, list := range c.Top {
+		for _, top := range list {
+			near(rows[step][int(top[0])], top[1])
+		}
+	}
+	return worst
+}
+
+// free are the rows of a model that follows its own choices.
+func (c *goldenCase) free(t testing.TB, m *model.Model) [][]float32 {
+	s := newSequence(t, m, m.KV().PageSize(), 1, len(c.PromptIDs)+len(c.GreedyIDs))
+	rows := s.last(c.PromptIDs)
+	for len(rows) < len(c.GreedyIDs) {
+		rows = append(rows, s.run(choices(rows[len(rows)-1:]), 1)...)
+	}
+	return rows
+}
+
+// forced are the rows with the reference's own tokens in the lead, behind a prompt.
+func (c *goldenCase) forced(t testing.TB, m *model.Model, prompt []int32) [][]float32 {
+	s := newSequence(t, m, m.KV().PageSize(), 1, len(prompt)+len(c.GreedyIDs))
+	return append(s.last(prompt), s.run(c.GreedyIDs[:len(c.GreedyIDs)-1], 512)...)
+}
+
+// choices are the best tokens of rows.
+func choices(rows [][]float32) (ids []int32) {
+	for _, row := range rows {
+		ids = append(ids, argmax(row))
+	}
+	return ids
 }
 
 func readGolden(t testing.TB, path string) golden {

@@ -1,8 +1,6 @@
 package model_test
 
 import (
-	"math"
-	"slices"
 	"strings"
 	"testing"
 
@@ -43,19 +41,13 @@ func checkShortKV(t *testing.T, r reference, dtype gpu.DType, tolerance float64)
 	}
 	worst := 0.0
 	for _, c := range r.read(t).Cases {
-		s := newSequence(t, m, pageSize, 1, len(c.PromptIDs)+len(c.GreedyIDs))
-		rows := s.run(append(slices.Clone(c.PromptIDs), c.GreedyIDs[:len(c.GreedyIDs)-1]...), 64)
-		rows = rows[len(c.PromptIDs)-1:]
-		for i, want := range c.GreedyIDs {
-			if got := argmax(rows[i]); dtype == gpu.F16 && got != want {
+		rows := c.forced(t, m, c.PromptIDs)
+		for i, got := range choices(rows) {
+			if want := c.GreedyIDs[i]; dtype == gpu.F16 && got != want {
 				t.Errorf("%v: %q: token %d is %d, want %d", dtype, c.Prompt, i, got, want)
 			}
 		}
-		for row, reference := range map[int][]float32{0: c.Logits, len(rows) - 1: c.Last} {
-			for i, want := range reference {
-				worst = max(worst, math.Abs(float64(rows[row][i]-want)))
-			}
-		}
+		worst = max(worst, c.distance(rows, 0))
 	}
 	if worst > tolerance {
 		t.Errorf("%v: logits are off by %.3g, at most %g is rounding", dtype, worst, tolerance)

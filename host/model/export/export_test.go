@@ -151,7 +151,8 @@ func changed(t *testing.T, folder string, changes map[string]any) string {
 	if err := os.CopyFS(to, os.DirFS(folder)); err != nil {
 		t.Fatal(err)
 	}
-	rewrite(t, folder, to, "config.json", func(config map[string]any) { maps.Copy(config, changes) })
+	rewrite(t, folder, to, "config.json",
+		func(config map[string]any) { maps.Copy(config, changes) })
 	from := filepath.Join(sharedDir(t), "models", "stories260k", "hf-f32")
 	rewrite(t, from, to, "tokenizer.json", func(tokenizer map[string]any) {
 		m := tokenizer["model"].(map[string]any)
