@@ -59,16 +59,11 @@ func (c *chat) stats() {
 	if l.prompt == 0 {
 		return
 	}
-	rate := 0.0
-	if rest := l.ran.took - l.ran.first; len(l.ran.tokens) > 1 && rest > 0 {
-		rate = float64(len(l.ran.tokens)-1) / rest.Seconds()
-	}
 	finish := string(l.ran.finish)
 	if finish == "" {
 		finish = "stopped"
 	}
-	fmt.Fprintf(c.err, "  last     %d → %d tokens (%s) · first %s · %.0f tok/s · cached %d\n",
-		l.prompt, len(l.ran.tokens), finish, milliseconds(l.ran.first), rate, l.ran.cached)
+	fmt.Fprintf(c.err, "  last     %s\n", l.ran.sum(l.prompt, finish))
 	fmt.Fprintf(c.err, "  prefill  %s · kv %s sent in %s · policy %d calls, %s\n",
 		plural(l.ran.sent.Chunks, "chunk"), size(int(l.ran.sent.Bytes)),
 		milliseconds(l.ran.sent.Elapsed), l.calls, milliseconds(l.wall))

@@ -122,7 +122,7 @@ func TestChatKeepsTheConversation(t *testing.T) {
 		k.told()
 		k.say("/stats")
 		for _, want := range []string{"of 64 tokens · 3 turns", "cached 7", "kv 2.0 KiB sent",
-			"policy 1 calls", "tokens (stop)"} {
+			"policy 1 calls", "tokens (stop)", "prefill ", " tok/s · decode "} {
 			if !strings.Contains(k.err.String(), want) {
 				t.Errorf("%s\nlacks %q", k.err.String(), want)
 			}

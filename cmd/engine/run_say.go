@@ -74,16 +74,27 @@ func (s *sayer) closing(r ran) error {
 		return s.document(r, calls, wall)
 	}
 	s.write("\n")
-	rate := 0.0
-	if rest := r.took - r.first; len(r.tokens) > 1 && rest > 0 {
-		rate = float64(len(r.tokens)-1) / rest.Seconds()
-	}
-	fmt.Fprintf(s.err, "  %d → %d tokens (%s) · first %s · %.0f tok/s · cached %d\n",
-		len(s.ask.Prompt), len(r.tokens), r.finish, milliseconds(r.first), rate, r.cached)
+	fmt.Fprintf(s.err, "  %s\n", r.sum(len(s.ask.Prompt), string(r.finish)))
 	fmt.Fprintf(s.err, "  prefill %s · kv %s sent in %s · policy %d calls, %s\n",
 		plural(r.sent.Chunks, "chunk"), size(int(r.sent.Bytes)), milliseconds(r.sent.Elapsed),
 		calls, milliseconds(wall))
 	return s.lost
+}
+
+// sum says what a run was and how fast, of a prompt of so many tokens. The rate of prefill is that
+// of what was computed of it until the first token came: the way to the decode engine and that
+// one's first step are part of it.
+func (r ran) sum(prompt int, finish string) string {
+	prefill, decode := 0.0, 0.0
+	if r.first > 0 {
+		prefill = float64(prompt-r.cached) / r.first.Seconds()
+	}
+	if rest := r.took - r.first; len(r.tokens) > 1 && rest > 0 {
+		decode = float64(len(r.tokens)-1) / rest.Seconds()
+	}
+	return fmt.Sprintf("%d → %d tokens (%s) · first %s · prefill %.0f tok/s · decode %.0f tok/s"+
+		" · cached %d", prompt, len(r.tokens), finish, milliseconds(r.first), prefill, decode,
+		r.cached)
 }
 
 func milliseconds(d time.Duration) string {
