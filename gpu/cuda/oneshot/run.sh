@@ -14,7 +14,7 @@ failed=0
 stage() {
   local name=$1 limit=$2 began=$SECONDS code
   shift 2
-  timeout "$limit" "$@" >"$OUT/$name.log" 2>&1
+  timeout "$limit" bash -c '"$@"' _ "$@" >"$OUT/$name.log" 2>&1
   code=$?
   local word=passed
   case $code in
@@ -81,21 +81,21 @@ sanitize() { # TOOL
     -test.run 'TestRealSuite/(Norm|Attention|Pages)')
 }
 
+export -f probe whole_model tokens compare_torch sanitize
+export here OUT
 stage probe 20 probe
 stage unit_ptx 90 bash -c "cd '$here/kernels' && ../kernels.test -test.v"
 stage device_suite 60 bash -c "cd '$here/cuda' && ../cuda.test -test.v -test.run TestRealSuite"
 stage goldens 60 bash -c "cd '$here/model' && ../model.test -test.v -test.run 'TestRealCUDA/(w256-bf16|random)'"
-export -f whole_model tokens
-export here OUT
-stage whole_model 40 bash -c whole_model
+stage whole_model 40 whole_model
 stage rates 90 bash -c "cd '$here/cuda' && ../cuda.test -test.v -test.run - -test.bench Real -test.benchtime 20x"
 stage torch 40 compare_torch
-stage memcheck 40 sanitize memcheck
-stage racecheck 40 sanitize racecheck
+stage memcheck 30 sanitize memcheck
+stage racecheck 30 sanitize racecheck
 
 printf '\n'
 cat "$OUT/probe.log"
-grep -h '^Benchmark' "$OUT/rates.log" || true
+grep -h '^Benchmark' "$OUT/rates.log" 2>/dev/null || true
 grep -h 'TFLOP\|GB/s' "$OUT/torch.log" 2>/dev/null || true
 printf '\n'
 printf '%s\n' "${rows[@]}"
