@@ -17,6 +17,7 @@ type ISA string
 // The instruction sets. All of them give the same bits.
 const (
 	Auto   ISA = ""       // the best this processor has
+	AMX    ISA = "amx"    // AVX512 and tiles of bfloat16, for the class tdp alone; amd64 on Linux
 	AVX512 ISA = "avx512" // AVX-512 F, BW, VL, DQ and VNNI; amd64 only
 	AVX2   ISA = "avx2"   // AVX2, FMA and F16C; amd64 only
 	Go     ISA = "plain"  // plain Go; everywhere
@@ -48,6 +49,7 @@ type Device struct {
 	store   store // of weights
 	inputs  quantInputs
 	planes  tdpInputs
+	tiles   amxInputs
 	zeros   [widePanels * panelRows]float32 // where chains without a bias start
 
 	// The job of each kernel, kept here so that a call allocates nothing.
@@ -60,6 +62,8 @@ type Device struct {
 	quantiseRows quantiseJob
 	splitRows    splitJob
 	tdpMatmul    tdpJob
+	splitTiles   amxSplitJob
+	amxMatmul    amxJob
 	rope         ropeJob
 	attention    attentionJob
 	glu          gluJob
@@ -67,7 +71,7 @@ type Device struct {
 
 // Open starts the device's worker threads. An ISA that this processor lacks is an error.
 func Open(o Options) (*Device, error) {
-	m, err := choose(o.ISA)
+	m, err := choose(o.ISA, o.TDP)
 	if err != nil {
 		return nil, err
 	}
@@ -86,25 +90,32 @@ func Open(o Options) (*Device, error) {
 	return d, nil
 }
 
-func choose(isa ISA) (*micro, error) {
+func choose(isa ISA, tdp bool) (*micro, error) {
 	switch isa {
 	case Go:
 		return goMicro(), nil
-	case AVX2, AVX512:
+	case AVX2, AVX512, AMX:
+		if isa == AMX && !tdp {
+			return nil, fmt.Errorf("cpu device: the tiles of %q have sums in the order of the "+
+				"numerics class %s alone: set backend.numerics = %q", isa, NumericsTDP, NumericsTDP)
+		}
 		if m := fastMicro(isa); m != nil {
 			return m, nil
 		}
-		return nil, fmt.Errorf("cpu device: this processor lacks the instructions of %q", isa)
+		return nil, fmt.Errorf("cpu device: this machine lacks the instructions of %q", isa)
 	case Auto:
-		for _, best := range []ISA{AVX512, AVX2} {
+		for _, best := range []ISA{AMX, AVX512, AVX2} {
+			if best == AMX && !tdp {
+				continue
+			}
 			if m := fastMicro(best); m != nil {
 				return m, nil
 			}
 		}
 		return goMicro(), nil
 	}
-	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q, %q and %q",
-		isa, AVX512, AVX2, Go)
+	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q, %q, %q and %q",
+		isa, AMX, AVX512, AVX2, Go)
 }
 
 // Name implements gpu.Device.
@@ -166,6 +177,9 @@ type scratch struct {
 	tdpTile tdpTile
 	split   tdpSplit
 	planes  tdpWiden
+
+	amx     *amxScratch // made when it is first needed
+	amxCall amxCall
 }
 
 // newScratch aligns what kernels load in whole vectors.
@@ -183,7 +197,7 @@ func (s *scratch) forget() {
 	clear(s.stretches[:])
 	s.unpack, s.widen, s.tile = unpackCall{}, floatCall{}, quantTile{}
 	s.widening = widenCall{}
-	s.tdpTile, s.planes = tdpTile{}, tdpWiden{}
+	s.tdpTile, s.planes, s.amxCall = tdpTile{}, tdpWiden{}, amxCall{}
 }
 
 // address is that of element i.

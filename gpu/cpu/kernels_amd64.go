@@ -1284,6 +1284,66 @@ func tdpWideF16(t *tdpTile)
 //go:noescape
 func tdpWideBF16(t *tdpTile)
 
+// amxF32x16 computes up to 16 rows of two F32 panels.
+//
+//go:noescape
+func amxF32x16(c *amxCall)
+
+// amxF32x32 computes up to 32 rows of two F32 panels.
+//
+//go:noescape
+func amxF32x32(c *amxCall)
+
+// amxWidenF32 is amxWidenGo for F32.
+//
+//go:noescape
+func amxWidenF32(c *tdpWiden)
+
+// amxF16x16 computes up to 16 rows of two F16 panels.
+//
+//go:noescape
+func amxF16x16(c *amxCall)
+
+// amxF16x32 computes up to 32 rows of two F16 panels.
+//
+//go:noescape
+func amxF16x32(c *amxCall)
+
+// amxWidenF16 is amxWidenGo for F16.
+//
+//go:noescape
+func amxWidenF16(c *tdpWiden)
+
+// amxBF16x16 computes up to 16 rows of two BF16 panels.
+//
+//go:noescape
+func amxBF16x16(c *amxCall)
+
+// amxBF16x32 computes up to 32 rows of two BF16 panels.
+//
+//go:noescape
+func amxBF16x32(c *amxCall)
+
+// amxWidenBF16 is amxWidenGo for BF16.
+//
+//go:noescape
+func amxWidenBF16(c *tdpWiden)
+
+// amxSplitAVX512 is amxSplitGo for whole stretches.
+//
+//go:noescape
+func amxSplitAVX512(c *tdpSplit)
+
+// readXCR0 reads which state the system keeps.
+//
+//go:noescape
+func readXCR0() (low uint32)
+
+// amxCode is where a tile kernel's code lies: 2·type + blocks - 1.
+//
+//go:noescape
+func amxCode(kernel int) (address uintptr)
+
 // tilesAVX2 are kernels by type and rows.
 var tilesAVX2 = tileTable{
 	gpu.F32: {
@@ -1628,4 +1688,18 @@ var tdpWidenersAVX512 = [plainTypes]func(*tdpWiden){
 	gpu.F32:  tdpWidenF32AVX512,
 	gpu.F16:  tdpWidenF16AVX512,
 	gpu.BF16: tdpWidenBF16AVX512,
+}
+
+// amxTiles are kernels by type and blocks of rows.
+var amxTiles = [plainTypes][2]func(*amxCall){
+	gpu.F32:  {amxF32x16, amxF32x32},
+	gpu.F16:  {amxF16x16, amxF16x32},
+	gpu.BF16: {amxBF16x16, amxBF16x32},
+}
+
+// amxWideners make planes of pairs of steps, by type.
+var amxWideners = [plainTypes]func(*tdpWiden){
+	gpu.F32:  amxWidenF32,
+	gpu.F16:  amxWidenF16,
+	gpu.BF16: amxWidenBF16,
 }

@@ -23,6 +23,10 @@ type tdpScratch struct {
 
 // tdpMatMul is a product with a weight that is not quantised in the class tdp.
 func (d *Device) tdpMatMul(c matmulCall) {
+	if d.micro.tdp.amx != nil && c.rows >= amxFrom {
+		d.amxMatMul(c)
+		return
+	}
 	in, form := &d.planes, &tdpForms[c.w.dtype]
 	in.padded = (c.w.cols + tdpStep - 1) / tdpStep * tdpStep
 	n := form.xPlanes * c.rows * in.padded
@@ -174,7 +178,7 @@ func (j *tdpJob) describe(t *tdpTile, row, panel, k int) {
 		x:   address(j.d.planes.planes, row*j.d.planes.padded+k),
 		ldx: uintptr(j.d.planes.padded) * 4,
 		c:   address(j.dst, row*j.outputs+column), ldc: uintptr(j.outputs) * 4,
-		flushing: flushMode,
+		mode: [2]uint32{1: flushMode},
 	}
 	switch {
 	case k > 0 || j.accumulate:

@@ -20,6 +20,8 @@ func fastMicro(isa ISA) *micro {
 	case isa == AVX512 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ &&
 		x.HasAVX512VNNI:
 		return avx512Micro()
+	case isa == AMX:
+		return tileMicro()
 	}
 	return nil
 }

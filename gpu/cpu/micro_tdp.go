@@ -23,10 +23,10 @@ type tdpTile struct {
 	ldi       uintptr
 	products  int
 	offsets   *tdpOffsets // as many, from the first planes
-	// The processor's mode before the call, kept by the kernel, and the one that flushes.
-	before, flushing uint32
-	plane            uintptr // from plane to plane of x, for the one-row kernels
-	panel            uintptr // from panel to panel of w, for those too
+	// The processor's mode: before the call, which the kernel keeps here, and the one that flushes.
+	mode  [2]uint32
+	plane uintptr // from plane to plane of x, for the one-row kernels
+	panel uintptr // from panel to panel of w, for those too
 }
 
 // tdpOffsets are where the planes of a product begin.
@@ -61,6 +61,7 @@ type tdpMicro struct {
 	widePanels [plainTypes]int
 	widen      [plainTypes]func(*tdpWiden)
 	split      func(*tdpSplit)
+	amx        *amxMicro // nil where the processor has no tiles
 }
 
 // goTDPMicro is the set for every machine.

@@ -138,7 +138,7 @@ func checkTDPTiles(t *testing.T, fast *tdpMicro) {
 			kernel(&tdpTile{stretches: stretches, x: address(x, 0),
 				ldx: stretches * tdpStep * 4, w: address(w, 0), c: address(c, 0),
 				ldc: panelRows * 4, init: address(init, 0), ldi: panelRows * 4,
-				products: len(offsets), offsets: &offsets[0], flushing: flushMode})
+				products: len(offsets), offsets: &offsets[0], mode: [2]uint32{1: flushMode}})
 			return c
 		}
 		same(t, seed, run(fast.tiles[rows]),

@@ -201,10 +201,10 @@ var modelKeys = []row{
 	},
 	{
 		table: "backend", key: "isa", at: func(c *Config) any { return &c.Backend.ISA },
-		def: `"auto"`, enum: []string{"auto", "avx512", "avx2", "plain"},
+		def: `"auto"`, enum: []string{"auto", "amx", "avx512", "avx2", "plain"},
 		alias: map[string]string{"go": "plain", "none": "plain", "avx512_vnni": "avx512"},
-		doc: "instructions of the inner loops: auto = the best this processor has | avx512 | " +
-			"avx2 | plain; all give the same bits",
+		doc: "instructions of the inner loops: auto = the best this processor has | amx (needs " +
+			"numerics = \"tdp\") | avx512 | avx2 | plain; all give the same bits",
 	},
 	{
 		table: "backend", key: "activations",

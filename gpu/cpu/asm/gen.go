@@ -63,6 +63,7 @@ func main() {
 		g.widenRow(v)
 	}
 	g.tdp()
+	g.amx()
 	write("kernels_amd64.s", g.code.String())
 	writeGo("kernels_amd64.go", g.decl.String()+g.tables())
 	writeLimits()
@@ -96,6 +97,7 @@ func (g *generator) tables() string {
 	table("pairsAVX512", "pair", "AVX512", heights512)
 	g.quantTables(&t)
 	g.tdpTables(&t)
+	g.amxTables(&t)
 	return t.String()
 }
 

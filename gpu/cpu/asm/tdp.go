@@ -245,27 +245,13 @@ func (g *generator) tdpSplit(v vector) {
 	g.p("MOVQ %d(AX), SI", splitFrom)
 	g.p("MOVQ %d(AX), DI", splitTo)
 	g.p("MOVQ %d(AX), R8", splitPlane)
-	g.broadcast(v, "upperHalf", 15)
-	g.broadcast(v, "almostHalf", 14)
-	g.broadcast(v, "intOne", 13)
-	g.broadcast(v, "nan", 12)
+	g.roundingConstants(v)
 	g.label("%s_loop", name)
 	g.p("VMOVUPS (SI), %s", v.reg(0))
 	g.p("MOVQ %d(AX), R9", splits)
 	g.p("MOVQ DI, DX")
 	g.label("%s_plane", name)
-	g.p("VPSRLD $16, %s, %s", v.reg(0), v.reg(1))
-	g.p("%s %s, %s, %s", v.integer("VPAND"), v.reg(13), v.reg(1), v.reg(1))
-	g.p("VPADDD %s, %s, %s", v.reg(14), v.reg(1), v.reg(1))
-	g.p("VPADDD %s, %s, %s", v.reg(0), v.reg(1), v.reg(1))
-	g.p("%s %s, %s, %s", v.integer("VPAND"), v.reg(15), v.reg(1), v.reg(1))
-	if v == zmm { // a NaN stays one
-		g.p("VCMPPS $3, Z0, Z0, K1")
-		g.p("VMOVAPS Z12, K1, Z1")
-	} else {
-		g.p("VCMPPS $3, Y0, Y0, Y2")
-		g.p("VBLENDVPS Y2, Y12, Y1, Y1")
-	}
+	g.roundPlane(v)
 	g.p("VMOVUPS %s, (DX)", v.reg(1))
 	g.p("VSUBPS %s, %s, %s", v.reg(1), v.reg(0), v.reg(0))
 	g.p("ADDQ R8, DX")
@@ -277,6 +263,30 @@ func (g *generator) tdpSplit(v vector) {
 	g.p("JNZ %s_loop", name)
 	g.p("VZEROUPPER")
 	g.p("RET")
+}
+
+// roundingConstants loads what roundPlane needs to registers 12 to 15.
+func (g *generator) roundingConstants(v vector) {
+	g.broadcast(v, "upperHalf", 15)
+	g.broadcast(v, "almostHalf", 14)
+	g.broadcast(v, "intOne", 13)
+	g.broadcast(v, "nan", 12)
+}
+
+// roundPlane rounds register 0 to bfloat16 in register 1.
+func (g *generator) roundPlane(v vector) {
+	g.p("VPSRLD $16, %s, %s", v.reg(0), v.reg(1))
+	g.p("%s %s, %s, %s", v.integer("VPAND"), v.reg(13), v.reg(1), v.reg(1))
+	g.p("VPADDD %s, %s, %s", v.reg(14), v.reg(1), v.reg(1))
+	g.p("VPADDD %s, %s, %s", v.reg(0), v.reg(1), v.reg(1))
+	g.p("%s %s, %s, %s", v.integer("VPAND"), v.reg(15), v.reg(1), v.reg(1))
+	if v == zmm { // a NaN stays one
+		g.p("VCMPPS $3, Z0, Z0, K1")
+		g.p("VMOVAPS Z12, K1, Z1")
+		return
+	}
+	g.p("VCMPPS $3, Y0, Y0, Y2")
+	g.p("VBLENDVPS Y2, Y12, Y1, Y1")
 }
 
 // tdpWiden writes the kernel for weights of a type: their planes as float32.
