@@ -33,7 +33,9 @@ func amxWidenFast() (all [plainTypes]func(*tdpWiden)) {
 			if c.n = whole / 2; whole > 0 {
 				pairs(c)
 			}
-			rest.n -= whole
+			if rest.n -= whole; rest.n == 0 {
+				return // there is nothing behind that an address could be of
+			}
 			rest.from = unsafe.Add(rest.from, whole*panelRows*gpu.DType(dtype).Bytes())
 			rest.to = unsafe.Add(rest.to, whole/tdpStep*tileBytes)
 			amxWidenGo(&rest, gpu.DType(dtype))
@@ -48,7 +50,9 @@ func amxSplitFast(c *tdpSplit) {
 	if c.n = whole; whole > 0 {
 		amxSplitAVX512(c)
 	}
-	rest.n -= whole
+	if rest.n -= whole; rest.n == 0 {
+		return
+	}
 	rest.from = unsafe.Add(rest.from, 4*whole)
 	rest.to = unsafe.Add(rest.to, whole/tdpStep*tileBytes)
 	amxSplitGo(&rest)

@@ -124,7 +124,9 @@ func splitFast(lanes int, vector func(*tdpSplit)) func(*tdpSplit) {
 		if c.n &^= lanes - 1; c.n > 0 {
 			vector(c)
 		}
-		rest.n -= c.n
+		if rest.n -= c.n; rest.n == 0 {
+			return // there is nothing behind that an address could be of
+		}
 		rest.from, rest.to = unsafe.Add(rest.from, 4*c.n), unsafe.Add(rest.to, 4*c.n)
 		tdpSplitGo(&rest)
 	}

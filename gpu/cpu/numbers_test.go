@@ -165,7 +165,7 @@ func TestSoftmax(t *testing.T) {
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	for _, isa := range []ISA{Go, AVX2, AVX512} {
-		m, err := choose(isa)
+		m, err := choose(isa, false)
 		if err != nil {
 			continue
 		}
