@@ -101,7 +101,7 @@ var layout = []row{
 	{
 		pkg:     "host/model",
 		imports: "gpu host/batch host/kvcache host/model/gguf host/model/safetensors",
-		tests:   "gpu/cpu gpu/cuda gpu/cuda/driver gpu/cuda/fake",
+		tests:   "gpu/cpu gpu/cuda gpu/cuda/driver gpu/cuda/fake host/model/embedded",
 	},
 	{
 		pkg: "host/model/export",

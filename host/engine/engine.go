@@ -87,6 +87,8 @@ type Engine struct {
 	lastID   scheduler.SequenceID
 	costs    costFit
 	sampled  []int32
+	outcomes []outcome // of the step under way
+	leaked   int       // pages without an owner, when they were last counted
 	raw      []float32 // a row of logits before it was changed
 	tenants  tenants
 	classes  map[uint8]Class
@@ -200,7 +202,8 @@ func (e *Engine) hear(ctx context.Context) bool {
 	if e.listen() {
 		return true
 	}
-	e.options.Watch.Step(Step{Stats: e.scheduler.Stats(), Leaked: e.scheduler.Leaked()})
+	e.leaked = e.scheduler.Leaked()
+	e.options.Watch.Step(Step{Stats: e.scheduler.Stats(), Leaked: e.leaked})
 	most := idle
 	if e.stalled {
 		most = stalled
@@ -247,23 +250,23 @@ func (e *Engine) run(plan *scheduler.Plan) (logits [][]float32, err error) {
 }
 
 // commit samples, and applies the plan to the scheduler. It returns what became of each sampled
-// sequence.
+// sequence, until the next step.
 func (e *Engine) commit(plan *scheduler.Plan, logits [][]float32) []outcome {
 	now := e.Now()
-	e.sampled = e.sampled[:0]
-	var outcomes []outcome
+	clear(e.outcomes) // Requests that have ended are not kept.
+	e.sampled, e.outcomes = e.sampled[:0], e.outcomes[:0]
 	for i, id := range plan.Samples {
 		out := e.sampleNoted(plan.Step, e.requests[id], logits[i])
 		e.sampled = append(e.sampled, out.token)
-		outcomes = append(outcomes, out)
+		e.outcomes = append(e.outcomes, out)
 	}
 	e.scheduler.Commit(plan, e.sampled, now)
-	for _, out := range outcomes {
-		if out.ended() {
+	for i := range e.outcomes {
+		if out := &e.outcomes[i]; out.ended() {
 			must(e.scheduler.Finish(out.request.id, out.reason()))
 		}
 	}
-	return outcomes
+	return e.outcomes
 }
 
 // countChunks notes in the reports which prompts this step worked on. A request has left the queue

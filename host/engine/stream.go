@@ -17,6 +17,7 @@ type stream struct {
 
 	mu      sync.Mutex
 	pending generation.Update
+	given   []int32 // the tokens of the last update, whose memory the next but one takes
 	ended   bool
 	err     error
 }
@@ -30,7 +31,8 @@ func (s *stream) Next(ctx context.Context) (generation.Update, error) {
 		ready := len(s.pending.Tokens) > 0 || s.ended
 		update, err := s.pending, s.err
 		if ready {
-			s.pending.Tokens, s.pending.Logprobs = nil, nil
+			s.pending.Tokens, s.given = s.given[:0], update.Tokens
+			s.pending.Logprobs = nil
 			if len(update.Tokens) > 0 && err != nil {
 				err = nil // The tokens first; the error is still there for the next call.
 			}

@@ -29,7 +29,8 @@ type Step struct {
 	Hear, Plan, Run, Commit, Deliver  time.Duration
 	Decodes, PrefillTokens, Preempted int
 	Decision                          scheduler.Decision
-	// Stats are the scheduler's after the step; Leaked counts pages without an owner.
+	// Stats are the scheduler's after the step; Leaked counts pages without an owner, which is done
+	// every leakSteps steps and whenever the loop rests: it looks at every page of the pool.
 	Stats  scheduler.Stats
 	Leaked int
 }
@@ -53,6 +54,9 @@ func (deaf) Token(bool, time.Duration) {}
 func (deaf) Finished(Finished)         {}
 func (deaf) Transfer(transfer.Event)   {}
 
+// leakSteps is after how many steps pages without an owner are counted again.
+const leakSteps = 64
+
 // stages are the times at which the stages of a step began, and its end.
 type stages struct{ hear, plan, run, commit, deliver, end time.Duration }
 
@@ -65,12 +69,15 @@ func (e *Engine) observeStep(plan *scheduler.Plan, at stages) {
 		return
 	}
 	e.tellStep(plan, at)
+	if plan.Step%leakSteps == 0 {
+		e.leaked = e.scheduler.Leaked()
+	}
 	e.options.Watch.Step(Step{
 		Number: plan.Step,
 		Hear:   at.plan - at.hear, Plan: at.run - at.plan, Run: at.commit - at.run,
 		Commit: at.deliver - at.commit, Deliver: at.end - at.deliver,
 		Decodes: plan.Decodes, PrefillTokens: plan.PrefillTokens,
 		Preempted: len(plan.Preempted), Decision: plan.Decision,
-		Stats: e.scheduler.Stats(), Leaked: e.scheduler.Leaked(),
+		Stats: e.scheduler.Stats(), Leaked: e.leaked,
 	})
 }

@@ -96,7 +96,7 @@ type Source interface {
 // Stream is the output of one generation, for one reader.
 type Stream interface {
 	// Next waits for more output. The update that carries a Finish is the last; an error (an
-	// *Error or ctx's) ends the stream too.
+	// *Error or ctx's) ends the stream too. An update's Tokens are valid until the next call.
 	Next(ctx context.Context) (Update, error)
 	// Stop ends the generation because the reader has enough: a stop string was seen. It is
 	// harmless after the end.

@@ -45,9 +45,13 @@ func (s *Scheduler) Stats() Stats {
 	return st
 }
 
-// references counts for each page of a model how many tables, and copies under way, hold it.
+// references counts for each page of a model how many tables, and copies under way, hold it. The
+// list is valid until the next call.
 func (s *Scheduler) references(model int) []int {
-	refs := make([]int, s.models[model].options.Pages)
+	refs := slices.Grow(s.refs[:0], s.models[model].options.Pages)
+	refs = refs[:s.models[model].options.Pages]
+	clear(refs)
+	s.refs = refs
 	for _, list := range [][]*sequence{s.held, s.leaving} {
 		for _, q := range list {
 			for _, page := range q.tables[model].pages {

@@ -39,6 +39,7 @@ type Scheduler struct {
 	// queue is waiting without pages, by arrival; held has pages, or a claim to some, in order of
 	// admission; leaving is finished and still read by a transfer.
 	queue, held, leaving []*sequence
+	refs                 []int // where references counts
 
 	states    [States]int
 	moves     [States][States]uint64
