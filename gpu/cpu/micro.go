@@ -50,7 +50,7 @@ type softmaxCall struct {
 	top, total *float32 // those of the lines
 	scale      float32
 	correction [softmaxLines]float32
-	sum        [softmaxLines]float32 // for the kernel's own use
+	_          [softmaxLines]float32 // the lines' sums, for the kernel's own use
 }
 
 // softmaxLines is the most lines of one call.
