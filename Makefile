@@ -57,8 +57,9 @@ cuda-emulator: ## bin/cuda-emulator/libcuda.so.1, the driver for machines withou
 SEEDS ?= 0 1 2 3
 
 cuda-test: bin/cuda-link/libcuda.a cuda-emulator
-	$(CUDA) go vet -tags cuda ./gpu/cuda/...
+	$(CUDA) go vet -tags cuda ./gpu/cuda/... ./cmd/engine
 	ENGINE_CUDA_DRIVER= $(CUDA) go test -tags cuda ./gpu/cuda/drv
+	$(CUDA) go test -tags cuda -run '^TestCUDAWithoutDriver$$' ./cmd/engine
 	@for seed in $(SEEDS); do echo "emulated driver, seed $$seed"; \
 	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
 	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
