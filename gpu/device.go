@@ -5,14 +5,15 @@
 // What always holds, on every device:
 //
 //  1. A row's result depends on that row, its weights and its keys and values alone: not on which
-//     other rows share the call, nor on where a prompt was cut into chunks.
+//     other rows share the call, nor on where a prompt was cut into chunks. A device that answers
+//     RowsVary excepts its products: how many rows share a call may move them by rounding.
 //  2. Kernels run in the order they were called. Their results may be read after Sync.
 //  3. Layouts of weights and of KV pages are the device's own business; what leaves the device
 //     (Read, PackKV) has the canonical layout written at the call.
 package gpu
 
 // Device is an accelerator with its own memory. One goroutine at a time calls its kernels; PackKV
-// and UnpackKV may be called beside them for pages that no running kernel touches. Four methods
+// and UnpackKV may be called beside them for pages that no running kernel touches. Five methods
 // more are for devices of some kinds:
 //
 //   - SlotsApart() bool: where it answers true, PackKV may read the complete slots of a page at
@@ -23,6 +24,8 @@ package gpu
 //     of them finds them there. It may do nothing.
 //   - NumericsOf([]DType) string is the class in which weights of these types are computed, where
 //     Numerics names more than their bits depend on.
+//   - RowsVary() bool: where it answers true, a product of a row among few may differ from that
+//     among many by the rounding of another order of sums, and by no more.
 type Device interface {
 	Memory
 	Kernels

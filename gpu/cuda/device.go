@@ -154,6 +154,11 @@ func (d *Device) Numerics() string { return "cuda-" + d.options.Type.String() }
 // Precision is the type to which rows are rounded between kernels.
 func (d *Device) Precision() gpu.DType { return d.options.Type }
 
+// RowsVary implements what gpu.Device says of it: the vendor's library chooses a kernel by how many
+// rows a product has, and another kernel may add in another order. This package's own kernels do
+// not vary.
+func (d *Device) RowsVary() bool { return true }
+
 // SlotsApart says that complete slots of a page may be packed while others are written.
 func (d *Device) SlotsApart() bool { return true }
 

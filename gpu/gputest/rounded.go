@@ -104,7 +104,7 @@ func compareFloats(a, b float64) int {
 }
 
 // sameBits compares rows that must be equal whatever shares their call: those of a device whose
-// products come from a library that promises it for equal shapes alone may differ by a unit.
+// products come from a library that promises it for equal shapes alone may differ by rounding.
 func (p *pair) sameBits(got, want []float32) bool {
 	if d, ok := p.device.(interface{ RowsVary() bool }); !ok || !d.RowsVary() {
 		return slices.Equal(got, want)
