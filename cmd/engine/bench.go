@@ -87,7 +87,8 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.key, "key", "", "API `KEY`; default: $OPENAI_API_KEY")
 	f.StringVar(&o.name, "served-model", "", "`NAME` of the model; default: the first listed")
 	f.Float64Var(&o.plan.Rate, "rate", 0, "requests a second, at Poisson times")
-	f.IntVar(&o.plan.Streams, "streams", 0, "requests at once; default 1 without --rate")
+	f.IntVar(&o.plan.Streams, "streams", 0, "requests at once; default 1 without --rate,"+
+		" 16 with --serving")
 	f.DurationVar(&o.plan.Duration, "duration", 0, "no request begins after it")
 	f.IntVar(&o.plan.Requests, "requests", 0, "most requests; default 100 without --duration")
 	f.IntVar(&o.plan.In, "in", 0,
