@@ -3,9 +3,11 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,8 +22,18 @@ func launchCUDA(t *testing.T, driver string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return launchCommand(t, exec.Command("env",
-		append([]string{driverVariable + "=" + driver, program}, args...)...))
+	seed := "ENGINE_EMULATOR_SEED"
+	return launchCommand(t, exec.Command("env", append([]string{driverVariable + "=" + driver,
+		seed + "=" + os.Getenv(seed), program}, args...)...))
+}
+
+// serveCUDA starts an instance on the driver that the environment names.
+func serveCUDA(t *testing.T, driver, text string) *node {
+	t.Helper()
+	n := prepareNode(t, text)
+	n.process = launchCUDA(t, driver, "serve", "-c", n.file, "--until-eof")
+	n.awaitReady()
+	return n
 }
 
 // TestCUDAWithoutDriver: a binary with CUDA in it does on a machine without a driver all that needs
@@ -55,4 +67,48 @@ func TestCUDAWithoutDriver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCUDAGoldens: the reference's tokens come out of a prompt that one instance on a GPU computes,
+// whose keys and values go to another one, which generates. Both run on the driver that
+// ENGINE_CUDA_DRIVER names. The heads of the model have 64 numbers, as those of real ones.
+func TestCUDAGoldens(t *testing.T) {
+	driver := os.Getenv(driverVariable)
+	if driver == "" {
+		if os.Getenv("ENGINE_REQUIRE_CUDA") == "1" {
+			t.Fatal(driverVariable + " names no driver")
+		}
+		t.Skip(driverVariable + " names no driver")
+	}
+	data := filepath.Join(sharedDir(t), "data")
+	g := goldenModel{folder: filepath.Join(data, "models", "w256-bf16"),
+		file: filepath.Join(data, "golden", "inflated_w256-bf16.json")}
+	text := fmt.Sprintf("[backend]\nkind = \"cuda\"\n"+
+		"[model]\npath = %q\nserved_names = [\"w256\"]\n"+
+		"[kv_cache]\nprefix_cache = false\n"+
+		"[scheduler]\ntoken_budget = 16\n[node]\n", g.folder)
+	c := &cluster{t: t,
+		prefill: serveCUDA(t, driver, text+"role = \"prefill\"\nname = \"p0\"\n"),
+		decode:  serveCUDA(t, driver, text+"role = \"decode\"\nname = \"d0\"\n")}
+	c.router = serveRouter(t, "", []*node{c.prefill}, []*node{c.decode})
+	sent := int64(0)
+	for _, want := range g.cases(t) {
+		body := greedy.with(fields{"model": "w256", "prompt": want.PromptIDs,
+			"return_token_ids": true})
+		got := post(t, c.router.api+"/v1/completions", body).completion(t)
+		if !slices.Equal(got.Choices[0].TokenIDs, want.GreedyIDs) {
+			t.Errorf("%q: tokens %v, want %v", want.Prompt, got.Choices[0].TokenIDs,
+				want.GreedyIDs)
+		}
+		sent += int64(len(want.PromptIDs)-1) * g.positionBytes(t)
+	}
+	for direction, n := range map[string]*node{"send": c.prefill, "receive": c.decode} {
+		if bytes := n.metric("engine_transfer_bytes_total",
+			`direction="`+direction+`"`); int64(bytes) != sent {
+			t.Errorf("%s: %v bytes of keys and values; the prompts have %d", direction,
+				bytes, sent)
+		}
+	}
+	c.rest(t)
+	c.stop()
 }
