@@ -16,8 +16,9 @@ import (
 )
 
 // soon is how long a client may wait, after a process or a connection is lost, for its completion
-// or a clear error.
-const soon = 5 * time.Second
+// or a clear error: a few seconds, of which a busy machine makes many. What waits for a limit of
+// the request itself takes longer.
+const soon = 30 * time.Second
 
 // proxy stands between a sender and a receiver and counts what passes, so that a test can act in
 // the middle of a transfer.

@@ -79,7 +79,7 @@ func stranger(t *testing.T, c *caller) {
 	letter.Address = peer.Addr().String()
 	begun := time.Now()
 	r := c.send(letter.forge(t, mac), 0, 99)
-	if code, message := r.failure(t); r.status < 400 || time.Since(begun) > 5*time.Second {
+	if code, message := r.failure(t); r.status < 400 || time.Since(begun) > patience {
 		t.Errorf("a stranger: %d %s %s after %v", r.status, code, message, time.Since(begun))
 	}
 	const opening = 2048 // The metadata and the sender's own values; a position's KV is as large.

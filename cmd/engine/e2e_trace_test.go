@@ -177,7 +177,7 @@ func wantTimeline(t *testing.T, file string) {
 
 // TestPhasesAddUp: what an answer says of the time to its first token adds up to it, the header and
 // the report and the metrics say the same, a slow link shows as transfer and nowhere else, and the
-// whole is what the client measured. Through a router, and on one engine.
+// whole is within what the client measured. Through a router, and on one engine.
 func TestPhasesAddUp(t *testing.T) {
 	slow, _ := slowCluster(t, "450KiB/s", "")
 	alone := serveNode(t, "[node]\nname = \"one\"\n")
@@ -194,8 +194,14 @@ func TestPhasesAddUp(t *testing.T) {
 		if math.Abs(sum-p.TTFT) > 0.01 {
 			t.Errorf("%s: %+v add up to %v", c.name, p, sum)
 		}
-		if at := openai.Milliseconds(seen); p.TTFT > at || p.TTFT < at*0.7 {
+		// How much later the client sees it is the machine's business: only a slow link outweighs
+		// that.
+		at := openai.Milliseconds(seen)
+		if p.TTFT > at || c.slow && p.TTFT < at/4 {
 			t.Errorf("%s: TTFT %v ms, the client saw %v ms", c.name, p.TTFT, at)
+		}
+		if policy := header.Get(openai.HeaderPolicy); policy != p.Policy {
+			t.Errorf("%s: the header names %q, the report %q", c.name, policy, p.Policy)
 		}
 		if timing := openai.ParseTiming(header.Get("Server-Timing")); math.Abs(
 			openai.Milliseconds(timing.Sum())-p.TTFT) > 0.01 {

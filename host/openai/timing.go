@@ -11,8 +11,8 @@ import (
 // follow each other and add up to it.
 const HeaderTiming = "Server-Timing"
 
-// HeaderPolicy names the header that says which policy decided the step of the first token. It is
-// missing where that is not known before the answer begins: behind a router.
+// HeaderPolicy names the header that says which policy decided the step of the first token: the
+// decode instance's, behind a router.
 const HeaderPolicy = "X-Engine-Policy"
 
 // Timing is how the time to the first token was spent.

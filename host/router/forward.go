@@ -229,6 +229,7 @@ func (f *forward) drive(ctx context.Context, decode string) error {
 	}
 	defer response.Body.Close()
 	f.started(begun, openai.ParseTiming(response.Header.Get(openai.HeaderTiming)))
+	f.report.Policy = response.Header.Get(openai.HeaderPolicy)
 	err = f.relay(response.Body)
 	end(err)
 	return err
