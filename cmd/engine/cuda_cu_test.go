@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,8 +16,9 @@ import (
 // driverVariable names the driver; without a value there is none.
 const driverVariable = "ENGINE_CUDA_DRIVER"
 
-// launchCUDA starts this binary, which has CUDA in it, with a driver.
-func launchCUDA(t *testing.T, driver string, args ...string) *process {
+// launchCUDA starts this binary, which has CUDA in it, with a driver; faults are what that is to do
+// wrong.
+func launchCUDA(t *testing.T, driver, faults string, args ...string) *process {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -24,14 +26,14 @@ func launchCUDA(t *testing.T, driver string, args ...string) *process {
 	}
 	seed := "ENGINE_EMULATOR_SEED"
 	return launchCommand(t, exec.Command("env", append([]string{driverVariable + "=" + driver,
-		seed + "=" + os.Getenv(seed), program}, args...)...))
+		seed + "=" + os.Getenv(seed), "ENGINE_EMULATOR_FAULTS=" + faults, program}, args...)...))
 }
 
 // serveCUDA starts an instance on the driver that the environment names.
 func serveCUDA(t *testing.T, driver, text string) *node {
 	t.Helper()
 	n := prepareNode(t, text)
-	n.process = launchCUDA(t, driver, "serve", "-c", n.file, "--until-eof")
+	n.process = launchCUDA(t, driver, "", "serve", "-c", n.file, "--until-eof")
 	n.awaitReady()
 	return n
 }
@@ -60,7 +62,7 @@ func TestCUDAWithoutDriver(t *testing.T) {
 		{"/nowhere/libcuda.so.1", []string{"serve", "-c", file}, 1, "/nowhere/libcuda.so.1"},
 	} {
 		t.Run(strings.Join(append(c.args[:1:1], c.driver), " "), func(t *testing.T) {
-			p := launchCUDA(t, c.driver, c.args...)
+			p := launchCUDA(t, c.driver, "", c.args...)
 			p.wait(c.code)
 			if said := p.out.String() + p.err.String(); !strings.Contains(said, c.says) {
 				t.Errorf("%q is not in what %v said:\n%s", c.says, c.args, said)
@@ -69,10 +71,9 @@ func TestCUDAWithoutDriver(t *testing.T) {
 	}
 }
 
-// TestCUDAGoldens: the reference's tokens come out of a prompt that one instance on a GPU computes,
-// whose keys and values go to another one, which generates. Both run on the driver that
-// ENGINE_CUDA_DRIVER names. The heads of the model have 64 numbers, as those of real ones.
-func TestCUDAGoldens(t *testing.T) {
+// emulatedDriver is the driver that the environment names.
+func emulatedDriver(t *testing.T) string {
+	t.Helper()
 	driver := os.Getenv(driverVariable)
 	if driver == "" {
 		if os.Getenv("ENGINE_REQUIRE_CUDA") == "1" {
@@ -80,6 +81,14 @@ func TestCUDAGoldens(t *testing.T) {
 		}
 		t.Skip(driverVariable + " names no driver")
 	}
+	return driver
+}
+
+// TestCUDAGoldens: the reference's tokens come out of a prompt that one instance on a GPU computes,
+// whose keys and values go to another one, which generates. Both run on the driver that
+// ENGINE_CUDA_DRIVER names. The heads of the model have 64 numbers, as those of real ones.
+func TestCUDAGoldens(t *testing.T) {
+	driver := emulatedDriver(t)
 	data := filepath.Join(sharedDir(t), "data")
 	g := goldenModel{folder: filepath.Join(data, "models", "w256-bf16"),
 		file: filepath.Join(data, "golden", "inflated_w256-bf16.json")}
@@ -111,4 +120,49 @@ func TestCUDAGoldens(t *testing.T) {
 	}
 	c.rest(t)
 	c.stop()
+}
+
+// TestCUDAFaults: an instance whose GPU refuses a launch fails the requests of that step and serves
+// on; one whose GPU is lost says so to everybody, and lives.
+func TestCUDAFaults(t *testing.T) {
+	driver := emulatedDriver(t)
+	c := embeddedGolden().cases(t)[0]
+	body := greedy.with(fields{"prompt": c.PromptIDs, "return_token_ids": true})
+	for fault, lost := range map[string]bool{"launch=900": false, "lost=3000": true} {
+		t.Run(fault, func(t *testing.T) {
+			n := prepareNode(t, "[backend]\nkind = \"cuda\"\n[node]\nrole = \"all\"\n")
+			n.process = launchCUDA(t, driver, fault, "serve", "-c",
+				n.file, "--until-eof")
+			n.awaitReady()
+			failed := 0
+			for range 20 {
+				r := post(t, n.api+"/v1/completions", body)
+				if r.status == http.StatusOK {
+					got := r.completion(t).Choices[0].TokenIDs
+					if !slices.Equal(got, c.GreedyIDs) {
+						t.Errorf("tokens %v, want %v", got, c.GreedyIDs)
+					}
+					continue
+				}
+				failed++
+				code, message := r.failure(t)
+				if !lost && (r.status != 500 || code != "internal_error") ||
+					lost && (r.status != 503 || code != "device_lost") {
+					t.Errorf("%d %s: %s", r.status, code, message)
+				}
+				t.Log(message)
+			}
+			ready := get(t, n.api+"/ready")
+			switch {
+			case !lost && (failed != 1 || ready.status != http.StatusOK):
+				t.Errorf("%d requests failed, ready answers %d", failed, ready.status)
+			case lost && (failed < 2 || failed == 20 || ready.status != 503):
+				t.Errorf("%d requests failed, ready answers %d", failed, ready.status)
+			}
+			if live := get(t, n.api+"/live"); live.status != http.StatusOK {
+				t.Errorf("live answers %d", live.status)
+			}
+			n.stop()
+		})
+	}
 }

@@ -192,6 +192,11 @@ func (i *instance) server(o api.Options) *api.Server {
 			return openai.Errorf(openai.CodePolicySetAside, "", "the policy is set aside after "+
 				"repeated faults, and policy.on_fault is stop_admitting")
 		}
+		if i.engine != nil {
+			if lost := i.engine.engine.Lost(); lost != nil {
+				return openai.Errorf(openai.CodeDeviceLost, "", "%v", lost)
+			}
+		}
 		if ready != nil {
 			return ready()
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -74,6 +75,7 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 		RecomputeOnFailure: s.cfg.Transfer.OnFailure == "recompute",
 		Shares:             shares(s.cfg), Lease: s.cfg.Transfer.Lease,
 		PolicyName: shownArrangement, Log: s.log,
+		Lost: func(err error) bool { return errors.Is(err, gpu.ErrLost) },
 	}
 	if s.watch != nil {
 		o.Watch = s.watch

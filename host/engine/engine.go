@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/kvrelay/engine/host/batch"
@@ -49,6 +50,9 @@ type Options struct {
 	RecomputeOnFailure bool
 	// Shares are what tenants and classes get; SetShares changes them.
 	Shares Shares
+	// Lost reports whether an error of a Runner means that none will ever run again: the engine
+	// then ends all requests and refuses others. nil: no error means that.
+	Lost func(error) bool
 	// Lease is how long a reservation lives that nobody writes to or renews, for policies to be
 	// told; 0 tells them nothing.
 	Lease time.Duration
@@ -77,6 +81,7 @@ type Engine struct {
 	stopped   chan struct{} // closed when the loop has ended
 	admission admission
 	progress  progress
+	lost      atomic.Pointer[generation.Error] // the answer of an engine whose device is gone
 
 	// Owned by the loop's goroutine.
 	requests map[scheduler.SequenceID]*request
@@ -333,6 +338,10 @@ func (e *Engine) abandon(plan *scheduler.Plan, cause error) {
 	}
 	e.scheduler.Abandon(plan)
 	e.endGivenUp(plan)
+	if e.options.Lost != nil && e.options.Lost(cause) {
+		e.lose(cause)
+		return
+	}
 	for _, r := range failed {
 		e.drop(r, generation.Errorf(generation.CodeInternal, "run step: %v", cause))
 	}

@@ -259,6 +259,59 @@ func code(err error) generation.Code {
 	return ""
 }
 
+// TestADeviceThatIsLost: the step's requests and all others end with the error that says so,
+// nothing is held any more, and whatever comes is refused; the other instance goes on.
+func TestADeviceThatIsLost(t *testing.T) {
+	w := newWorld(t, small())
+	ctx := t.Context()
+	ask := generation.Request{ID: "r", Prompt: prompt(10, 1), MaxTokens: 3}
+	reserved, err := w.decode.PrepareReceive(ctx, ask, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = call(ctx, w.decode, func() (int, error) {
+		w.models[1].fail = fmt.Errorf("step: %w", errGone)
+		return 0, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := generation.Request{Prompt: prompt(10, 2), MaxTokens: 3}
+	s, err := w.decode.Generate(ctx, local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(ctx, s); code(err) != generation.CodeDeviceLost {
+		t.Fatalf("request on the step: %v", err)
+	}
+	if code(w.decode.Lost()) != generation.CodeDeviceLost || w.prefill.Lost() != nil {
+		t.Errorf("lost: %v, the other: %v", w.decode.Lost(), w.prefill.Lost())
+	}
+	_, generate := w.decode.Generate(ctx, local)
+	_, start := w.decode.StartGenerate(ctx, ask, reserved.End)
+	ask.ID = "s"
+	_, prepare := w.decode.PrepareReceive(ctx, ask, -1)
+	_, send := w.decode.RemoteSend(ctx, ask, generation.Send{End: reserved.End})
+	for name, err := range map[string]error{"generate": generate, "start": start,
+		"prepare": prepare, "send": send} {
+		if code(err) != generation.CodeDeviceLost {
+			t.Errorf("%s after the loss: %v", name, err)
+		}
+	}
+	_, err = w.prefill.RemoteSend(ctx, ask, generation.Send{Begin: reserved.Matched,
+		End: reserved.End, Metadata: reserved.Metadata})
+	if err == nil {
+		t.Error("keys and values were delivered to a device that is gone")
+	}
+	if s, err = w.prefill.Generate(ctx, local); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(ctx, s); err != nil || !slices.Equal(got, oracle(local.Prompt, 3)) {
+		t.Errorf("the other instance: %v %v", got, err)
+	}
+	w.rest()
+}
+
 // TestADeviceThatFails fails one step: its requests end with an error, the others go on.
 func TestADeviceThatFails(t *testing.T) {
 	w := newWorld(t, small())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -35,6 +36,9 @@ type fakeModel struct {
 	mute  error // of every reading of its pages
 	last  []batch.Item
 }
+
+// errGone is a device's last word.
+var errGone = errors.New("device gone")
 
 // sight is what a position sees: all before it, or a window of them and sinks.
 type sight struct{ window, sinks int }
@@ -302,6 +306,7 @@ func (w *world) engine(i int) *Engine {
 		QueueTimeout:       o.queueTimeout,
 		Lease:              o.lease,
 		RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Hidden: 1,
+		Lost:  func(err error) bool { return errors.Is(err, errGone) },
 		Watch: checker{w.t, s}})
 }
 

@@ -52,6 +52,9 @@ func (a *admission) leave() { a.pending.Add(-1) }
 // submit hands a request to the scheduler and keeps it. The prompt's window is the kind's.
 func (e *Engine) submit(kind scheduler.Kind, ask generation.Request, begin, end int) (*request,
 	error) {
+	if err := e.refuseLost(); err != nil {
+		return nil, err
+	}
 	if err := e.checkPrompt(&ask); err != nil {
 		return nil, err
 	}

@@ -178,6 +178,8 @@ func (e *Engine) start(p pendingStart) error {
 	p.begin = wholeEnd(&p.ask, p.begin)
 	r := e.labels[p.ask.ID]
 	switch {
+	case e.lost.Load() != nil:
+		return e.refuseLost()
 	case r == nil && p.begin == 0 && e.draining:
 		return e.refuseDraining()
 	case r == nil && p.begin == 0:

@@ -65,6 +65,9 @@ func (e *Engine) beginSend(
 		return nil, generation.Errorf(generation.CodeInvalidValue,
 			"this instance does not send: its role is decode")
 	}
+	if err := e.refuseLost(); err != nil {
+		return nil, err
+	}
 	if err := e.refuseDraining(); err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ const (
 	CodeDraining            Code = "draining"
 	CodeNoDecode            Code = "no_healthy_decode"
 	CodeShed                Code = "request_shed"
+	CodeDeviceLost          Code = "device_lost"
 	CodeTransferFailed      Code = "kv_transfer_failed"
 	CodeInternal            Code = "internal_error"
 	CodeCancelled           Code = "client_disconnected"

@@ -43,6 +43,7 @@ const (
 	CodeRequestShed          Code = "request_shed"
 	CodePolicySetAside       Code = "policy_set_aside"
 	CodeTooManyConnections   Code = "too_many_connections"
+	CodeDeviceLost           Code = "device_lost"
 	CodeKVTransferFailed     Code = "kv_transfer_failed"
 	CodeInternal             Code = "internal_error"
 	CodeClientDisconnected   Code = "client_disconnected"
@@ -99,6 +100,7 @@ func Situations() []Situation {
 		{Code: CodePolicySetAside, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeNoProgress, Status: 503, Type: unavailable, RetryAfter: true},
 		{Code: CodeTooManyConnections, Status: 503, Type: unavailable, RetryAfter: true},
+		{Code: CodeDeviceLost, Status: 503, Type: "server_error"},
 		{Code: CodeKVTransferFailed, Status: 503, Type: "server_error"},
 	}
 }

@@ -152,8 +152,8 @@ func (f *forward) settle(change func()) {
 }
 
 // elsewhere reports whether another decode instance may do better: this one did not answer, it is
-// full or leaving, or it knows nothing of the request any more. In the middle of a stream that is
-// the operator's choice.
+// full or leaving, has lost its device, or it knows nothing of the request any more. In the middle
+// of a stream that is the operator's choice.
 func (f *forward) elsewhere(err error) bool {
 	if len(f.emitted) > 0 && f.router.options.FailLost {
 		return false
@@ -161,7 +161,7 @@ func (f *forward) elsewhere(err error) bool {
 	if fault, ok := errors.AsType[*openai.Error](err); ok {
 		switch fault.Code {
 		case openai.CodeQueueFull, openai.CodeDraining, openai.CodeModelLoading,
-			openai.CodeReservationNotFound:
+			openai.CodeDeviceLost, openai.CodeReservationNotFound:
 			return true
 		}
 		return false

@@ -129,14 +129,14 @@ func (r *Router) look(ctx context.Context, role placement.Role, name string) err
 	return err
 }
 
-// gone reports whether a check says that nobody is there, that an instance is leaving, or that it
-// is not one to place on: not only that it did not answer in time.
+// gone reports whether a check says that nobody is there, that an instance is leaving or has lost
+// its device, or that it is not one to place on: not only that it did not answer in time.
 func gone(err error) bool {
 	if unusable(err) {
 		return true
 	}
 	if fault, ok := errors.AsType[*openai.Error](err); ok {
-		return fault.Code == openai.CodeDraining
+		return fault.Code == openai.CodeDraining || fault.Code == openai.CodeDeviceLost
 	}
 	dial, ok := errors.AsType[*net.OpError](err)
 	return ok && dial.Op == "dial" && !dial.Timeout()
