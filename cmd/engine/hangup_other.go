@@ -2,7 +2,7 @@
 
 package main
 
-import "context"
+import "os"
 
-// watchHangup does nothing: this system has no SIGHUP; `engine reload` does the same.
-func (i *instance) watchHangup(context.Context) {}
+// catchHangups catches nothing: this system has no SIGHUP; `engine reload` does the same.
+func catchHangups() (hangups <-chan os.Signal, release func()) { return nil, func() {} }

@@ -3,25 +3,15 @@
 package main
 
 import (
-	"context"
 	"os"
 	"os/signal"
 	"syscall"
 )
 
-// watchHangup reloads on SIGHUP.
-func (i *instance) watchHangup(ctx context.Context) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	go func() {
-		defer signal.Stop(hangups)
-		for {
-			select {
-			case <-hangups:
-				i.logReload(i.reload(ctx))
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+// catchHangups takes SIGHUP from now on, so that one that comes while the model is still loading
+// does not end the process. release gives it back.
+func catchHangups() (hangups <-chan os.Signal, release func()) {
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	return caught, func() { signal.Stop(caught) }
 }

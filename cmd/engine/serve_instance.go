@@ -64,6 +64,8 @@ func serveInstance(ctx context.Context, o serveOptions, s streams) error {
 	i.level.Set(logLevel(cfg))
 	i.log = slog.New(newHandler(cfg, s.err, i.level))
 	defer i.close()
+	hangups, release := catchHangups()
+	defer release()
 	if err := i.open(ctx, s); err != nil {
 		return err
 	}
@@ -71,7 +73,7 @@ func serveInstance(ctx context.Context, o serveOptions, s streams) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	i.servers.failed = func(err error) { cancel(err) }
-	i.watchHangup(ctx)
+	go i.reloadAt(ctx, hangups)
 	if o.untilEOF {
 		go func() { cancel(untilEOF(s.in)) }()
 	}
@@ -85,6 +87,18 @@ func serveInstance(ctx context.Context, o serveOptions, s streams) error {
 	}
 	i.log.Info("stopping")
 	return nil
+}
+
+// reloadAt reloads at each SIGHUP.
+func (i *instance) reloadAt(ctx context.Context, hangups <-chan os.Signal) {
+	for {
+		select {
+		case <-hangups:
+			i.logReload(i.reload(ctx))
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // open builds what the role needs, opens the listeners and says so.
