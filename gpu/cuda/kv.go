@@ -116,14 +116,8 @@ func (d *Device) PackKV(pool gpu.KV, r gpu.KVRange, dst []byte) error {
 
 // UnpackKV implements gpu.Kernels. What it wrote is there when it returns.
 func (d *Device) UnpackKV(pool gpu.KV, r gpu.KVRange, src []byte) error {
-	k := pool.(*kv)
-	if err := cpu.CheckRange(k.shape, r, src); err != nil {
+	if err := cpu.CheckRange(pool.Shape(), r, src); err != nil {
 		return err
 	}
-	if len(src) == 0 {
-		return nil
-	}
-	defer runtime.KeepAlive(k)
-	d.outgoing.rangeOverwritten(k, r)
-	return d.outgoing.write(d, k, r, src)
+	return d.UnpackRanges(pool, []gpu.KVRange{r}, src)
 }

@@ -36,6 +36,7 @@ var mutants = []mutant{
 	{name: "slots are sent before their copy is done", drop: "Finish", site: ".direct"},
 	{name: "slots that arrive overwrite each other in the staging memory", drop: "Finish",
 		site: ".write"},
+	{name: "slots go to their pages before they have arrived", drop: "CopyIn", site: ".writeAll"},
 	{name: "a result is read before it was computed", drop: "Finish", site: "Read"},
 	{name: "weights overwrite each other in the staging memory", drop: "Finish",
 		site: "uploader"},

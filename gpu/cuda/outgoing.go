@@ -25,6 +25,8 @@ type outgoing struct {
 	stream driver.Stream
 	after  *job   // the last Flush
 	piece  []byte // pinned, directBytes
+	// arrived is device memory of as many bytes, for slots on their way in.
+	arrived driver.Pointer
 
 	ring    []byte // pinned: where staged layers arrive
 	device  driver.Pointer
@@ -63,6 +65,9 @@ func (o *outgoing) open(d *Device) error {
 		return err
 	}
 	if o.piece, err = d.driver.AllocHost(directBytes); err != nil {
+		return err
+	}
+	if o.arrived, err = d.driver.Alloc(directBytes); err != nil {
 		return err
 	}
 	if o.ring, err = d.driver.AllocHost(d.options.StagingBytes); err != nil {

@@ -53,6 +53,31 @@ func (s *KVStore) WritePage(layer int, r kvcache.SlotRange, src []byte) error {
 	return nil
 }
 
+// WriteRanges implements transfer.RangedPages: at once, where the device can.
+func (s *KVStore) WriteRanges(layer int, ranges []kvcache.SlotRange, src []byte) error {
+	device, ok := s.device.(interface {
+		UnpackRanges(gpu.KV, []gpu.KVRange, []byte) error
+	})
+	if ok {
+		all := make([]gpu.KVRange, len(ranges))
+		for i, r := range ranges {
+			all[i] = at(layer, r)
+		}
+		if err := device.UnpackRanges(s.kv, all, src); err != nil {
+			return fmt.Errorf("write slots of %d pages: %w", len(ranges), err)
+		}
+		return nil
+	}
+	for _, r := range ranges {
+		size := r.Count * s.TokenBytes()
+		if err := s.WritePage(layer, r, src[:size]); err != nil {
+			return err
+		}
+		src = src[size:]
+	}
+	return nil
+}
+
 // ReadsLate says whether complete slots may be read while others of the same page are written: the
 // device says so.
 func (s *KVStore) ReadsLate() bool {

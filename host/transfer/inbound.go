@@ -3,6 +3,8 @@ package transfer
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/kvrelay/engine/host/kvcache"
 )
 
 // pollTime is how often a queued writer asks for a seat.
@@ -40,6 +42,7 @@ type Inbound struct {
 	first  time.Duration
 	asked  time.Duration // last for a seat
 	placed bool          // first is set
+	ranges []kvcache.SlotRange
 }
 
 // Connect is the receiver's end of a new connection.
@@ -267,15 +270,38 @@ func (in *Inbound) write(payload []byte, now time.Duration) *Error {
 	}
 	in.sum = in.sum.add(leafOf(payload))
 	in.bytes += int64(len(kv))
+	in.ranges = in.ranges[:0]
 	for at := p.position; at < end; {
 		r := l.run(at, end)
-		size := r.Count * l.slotBytes
-		if err := in.models[p.model].Pages.WritePage(p.layer, r, kv[:size]); err != nil {
-			return fault(PageFault, "write layer %d of page %d: %v", p.layer, r.Page, err)
-		}
-		kv, at = kv[size:], at+r.Count
+		in.ranges = append(in.ranges, r)
+		at += r.Count
+	}
+	if bad := writeRanges(in.models[p.model].Pages, p.layer, in.ranges, kv); bad != nil {
+		return bad
 	}
 	*next = l.due(end)
+	return nil
+}
+
+// writeRanges puts the bytes of a data frame into their pages.
+func writeRanges(pages Pages, layer int, ranges []kvcache.SlotRange, kv []byte) *Error {
+	if ranged, ok := pages.(RangedPages); ok {
+		if err := ranged.WriteRanges(layer, ranges, kv); err != nil {
+			return fault(PageFault, "write layer %d of %d pages: %v", layer, len(ranges), err)
+		}
+		return nil
+	}
+	slots := 0
+	for _, r := range ranges {
+		slots += r.Count
+	}
+	for size := len(kv) / slots; len(ranges) > 0; ranges = ranges[1:] {
+		n := ranges[0].Count * size
+		if err := pages.WritePage(layer, ranges[0], kv[:n]); err != nil {
+			return fault(PageFault, "write layer %d of page %d: %v", layer, ranges[0].Page, err)
+		}
+		kv = kv[n:]
+	}
 	return nil
 }
 

@@ -65,6 +65,13 @@ type StagedPages interface {
 	Stage(layer int, ranges []kvcache.SlotRange) error
 }
 
+// RangedPages are Pages in the memory of an accelerator, where a call costs more than its bytes:
+// WriteRanges is WritePage of all ranges of a data frame, whose bytes follow one another in src.
+type RangedPages interface {
+	Pages
+	WriteRanges(layer int, ranges []kvcache.SlotRange, src []byte) error
+}
+
 // Model is one of the engine's models as the transfer sees it. SlotBytes is what one token's key
 // and value take in one layer, in bytes.
 type Model struct {
