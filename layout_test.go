@@ -81,7 +81,7 @@ var layout = []row{
 	},
 	{pkg: "host/placement"},
 	{pkg: "host/trace", outside: "otlp.go:net/http", tests: "net/http"},
-	{pkg: "host/model/mmap", outside: "syscall unsafe"},
+	{pkg: "host/model/mmap", outside: "syscall unsafe golang.org/x/sys"},
 	{pkg: "host/model/safetensors", imports: "host/model/mmap"},
 	{pkg: "host/model/gguf", imports: "host/model/mmap", tests: "host/tokenizer"},
 	{

@@ -56,7 +56,6 @@ type tileCase struct {
 
 func checkTileKernel(t *testing.T, r *rand.Rand, seed uint64, c tileCase) {
 	const stretches, width = 3, 2 * panelRows
-	const k = stretches * tdpStep
 	form := &tdpForms[c.dtype]
 	draw := func(n int) []uint16 {
 		x := make([]uint16, n)

@@ -10,6 +10,8 @@ import (
 	"os"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Forget lets go of the memory behind a part of what File gave, without unmapping it: the system
@@ -22,7 +24,7 @@ func Forget(part []byte) {
 	before := int(uintptr(unsafe.Pointer(first)) & uintptr(os.Getpagesize()-1))
 	pages := unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(first), -before)), before+len(part))
 	// It is advice: where the system does not take it, memory stays in use until the end.
-	_ = syscall.Madvise(pages, syscall.MADV_DONTNEED)
+	_ = unix.Madvise(pages, unix.MADV_DONTNEED)
 }
 
 // File maps a regular file read-only.
