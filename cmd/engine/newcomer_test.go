@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,7 +98,7 @@ func TestTextThatIsLostIsAnError(t *testing.T) {
 }
 
 func TestADemonstrationOverwritesNobodysFiles(t *testing.T) {
-	folder := t.TempDir()
+	folder := shortDir(t)
 	nodes := []*demoNode{
 		{name: "p0", role: config.RolePrefill, address: "127.0.0.1:1"},
 		{name: "d0", role: config.RoleDecode, address: "127.0.0.1:2"},
@@ -116,6 +117,19 @@ func TestADemonstrationOverwritesNobodysFiles(t *testing.T) {
 	text, _ := fs.ReadFile(os.DirFS(folder), "decode.toml")
 	if err == nil || string(text) != "version = 1\n" {
 		t.Errorf("error %v, the file now says %q", err, text)
+	}
+	running, err := net.Listen("unix", filepath.Join(folder, "r0.sock"))
+	if err != nil {
+		t.Skip("no unix sockets here: ", err)
+	}
+	defer running.Close()
+	if err := os.Remove(mine); err != nil {
+		t.Fatal(err)
+	}
+	err = writeDemo(folder, "", nodes)
+	if _, there := os.Stat(mine); err == nil || !strings.Contains(err.Error(), "runs in") ||
+		there == nil {
+		t.Errorf("error %v, %v", err, there)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,8 +14,15 @@ import (
 const demoMark = "# Written by engine serve --demo-pd, which overwrites it.\n"
 
 // writeDemo writes the three TOML files and notes their names in the nodes. It overwrites none of
-// anybody else's.
+// anybody else's, and none of a demonstration that still runs.
 func writeDemo(folder, model string, nodes []*demoNode) error {
+	for _, n := range nodes {
+		if conn, err := net.Dial("unix", filepath.Join(folder, n.name+".sock")); err == nil {
+			conn.Close()
+			return fmt.Errorf("a demonstration runs in %s: stop it, or choose another --out",
+				folder)
+		}
+	}
 	for _, n := range nodes {
 		n.file = filepath.Join(folder, string(n.role)+".toml")
 		old, err := os.ReadFile(n.file)
