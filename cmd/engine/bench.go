@@ -108,6 +108,9 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 // run measures and saves.
 func (o *benchOptions) run(ctx context.Context, s streams) error {
 	measure := o.benchModel.run
+	if len(o.dtypes) > 0 && !o.kernels {
+		return usageError("--dtype is for --kernels: a model says itself what its weights are")
+	}
 	switch {
 	case o.kernels:
 		measure = func(ctx context.Context, s streams) (*bench.Result, error) {

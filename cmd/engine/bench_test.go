@@ -200,6 +200,7 @@ func TestBenchPeer(t *testing.T) {
 func TestBenchRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"nothing to measure":        {"-p", "0", "-n", "0"},
+		"--dtype is for --kernels":  {"--dtype", "f16"},
 		"takes 4096 positions":      {"-p", "4096"},
 		"--repeat 0":                {"--repeat", "0"},
 		"int8 or f32":               {"--activations", "int4"},

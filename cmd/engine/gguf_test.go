@@ -71,6 +71,11 @@ func TestQuantize(t *testing.T) {
 			t.Errorf("%v: %+v, want %q", args, got, want)
 		}
 	}
+	narrow := filepath.Join("..", "..", "host", "model", "embedded", "checkpoint")
+	got = invoke(t, "", "quantize", narrow, filepath.Join(t.TempDir(), "a.gguf"), "--type", "q4_k")
+	if got.code != 0 || !strings.Contains(got.err, "no matrix became Q4_K") {
+		t.Errorf("rows that no block divides: %+v", got)
+	}
 	files, err := os.ReadDir(filepath.Dir(out))
 	if err != nil || len(files) != 1 {
 		t.Errorf("beside the file: %v %v", files, err)

@@ -106,6 +106,10 @@ func tellQuantized(o quantizeOptions, report *export.Report, s streams) error {
 	for _, kind := range slices.Sorted(maps.Keys(report.Tensors)) {
 		kinds = append(kinds, fmt.Sprintf("%d %s", report.Tensors[kind], kind))
 	}
+	if report.Tensors[strings.ToUpper(o.kind)] == 0 {
+		fmt.Fprintf(s.err, "no matrix became %s: its rows are no multiple of a block's length\n",
+			strings.ToUpper(o.kind))
+	}
 	_, err = fmt.Fprintf(s.out, "%s  %s\n  tensors: %s\nnext: engine run --model %s\n",
 		o.out, size(int(info.Size())), strings.Join(kinds, ", "), o.out)
 	return err
