@@ -174,7 +174,11 @@ func (r *row) unitLabel(k kind, s string) string {
 func (r *row) storeText(field reflect.Value, value any) *wrong {
 	s, ok := value.(string)
 	if !ok {
-		return refuse(codeType, r.name()+" must be a string", "write it in quotes"+inQuotes(value))
+		label := "write it in quotes" + inQuotes(value)
+		if len(r.enum) > 0 {
+			label = "one of: " + strings.Join(r.enum, ", ")
+		}
+		return refuse(codeType, r.name()+" must be a string", label)
 	}
 	if wrong := r.word(s); wrong != nil {
 		return wrong

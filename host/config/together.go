@@ -13,6 +13,7 @@ func (c *checker) together() {
 	c.listeners()
 	c.routerInstances()
 	c.chunks()
+	c.tiles()
 	c.openAPI()
 	c.keysOrNone()
 	c.certificate()
@@ -72,6 +73,15 @@ func (c *checker) decidingPolicies() {
 	p.Active = ""
 	c.definedPolicy("policy.select", p.Select)
 	c.definedPolicy("policy.chunk", p.Chunk)
+}
+
+// tiles wants the order of sums that AMX has where AMX is asked for.
+func (c *checker) tiles() {
+	if b := c.config.Backend; b.ISA == "amx" && b.Numerics != "tdp" && !c.bad["backend.numerics"] {
+		c.report(c.value("backend.isa"), "E203", fmt.Sprintf(
+			"backend.isa is \"amx\", and backend.numerics %q", b.Numerics),
+			`set numerics = "tdp" beside it: the tiles of AMX sum in that order alone`)
+	}
 }
 
 // definedPolicy wants the policy that a key names to be built in or defined.
