@@ -30,9 +30,11 @@ type fakeInstance struct {
 	block  map[string]bool          // by path: wait until the caller has gone
 	gone   chan string              // paths whose caller went
 	ready  *openai.Error            // what /ready answers; nil: it is
-	cut    int                      // the next stream breaks before this token; 0: does not
-	slow   chan struct{}            // remote_send waits for it
-	asked  chan struct{}            // a /live was answered while remote_send waits
+	// undelivered: start_generate refuses, and names the request, as where nothing came.
+	undelivered bool
+	cut         int           // the next stream breaks before this token; 0: does not
+	slow        chan struct{} // remote_send waits for it
+	asked       chan struct{} // a /live was answered while remote_send waits
 }
 
 // tokens are what a fake decode instance generates.
@@ -116,9 +118,14 @@ func (f *fakeInstance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"status":"ok","sent_tokens":2}`)
 	case r.URL.Path == openai.PathStartGenerate:
 		f.mu.Lock()
-		call, cut := f.bodies[path.Base(r.URL.Path)], f.cut
+		call, cut, undelivered := f.bodies[path.Base(r.URL.Path)], f.cut, f.undelivered
 		f.cut = 0
 		f.mu.Unlock()
+		if undelivered {
+			openai.WriteError(w, openai.Errorf(openai.CodeNotDelivered, "",
+				"positions [1, 3) of %q have not been delivered", call.User))
+			return
+		}
 		generate(w, call.Emitted, cut)
 	case r.URL.Path == openai.PathRelease:
 		fmt.Fprint(w, `{}`)

@@ -27,6 +27,7 @@ type forward struct {
 	attempts int
 	emitted  []int32 // the tokens that were handed on
 	remote   bool    // a prefill instance had a part in it
+	unsent   error   // why the prefill instances of the latest attempt delivered nothing
 	decode   string  // the decode instance of the latest attempt
 	formed   bool    // the asked form has ended with the last of them
 	report   generation.Report
@@ -209,6 +210,7 @@ func (f *forward) drive(ctx context.Context, decode string) error {
 	if len(f.emitted) == 0 { // Nothing of an earlier attempt is part of what comes now.
 		f.report, f.remote = generation.Report{}, false
 	}
+	f.unsent = nil
 	begin, err := f.prefill(ctx, decode)
 	f.settle(func() { f.ticket.Release(placement.Prefill) })
 	if err != nil {
@@ -225,7 +227,7 @@ func (f *forward) drive(ctx context.Context, decode string) error {
 	if err != nil {
 		end(err)
 		f.giveBack(ctx, decode)
-		return err
+		return f.undelivered(err)
 	}
 	defer response.Body.Close()
 	f.started(begun, openai.ParseTiming(response.Header.Get(openai.HeaderTiming)))

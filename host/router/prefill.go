@@ -2,6 +2,9 @@ package router
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kvrelay/engine/host/openai"
@@ -98,9 +101,28 @@ func (f *forward) send(ctx context.Context, call *openai.Call) (delivered bool, 
 		if try >= f.router.options.Retries || !f.another(ctx, err) {
 			f.router.options.Log.Warn("remote prefill failed; the decode instance decides",
 				"id", f.id, "decode", f.ticket.Instance(placement.Decode), "error", err)
+			f.unsent = err
 			return false, nil
 		}
 	}
+}
+
+// undelivered words a decode instance's refusal to compute itself what a transfer left open. The
+// client asked for no transfer: it is told that one failed, and why, as the prefill side has it
+// where that failed first; the id of the attempt means nothing to it.
+func (f *forward) undelivered(err error) error {
+	fault, ok := errors.AsType[*openai.Error](err)
+	if !ok || fault.Code != openai.CodeNotDelivered && fault.Code != openai.CodeKVTransferFailed {
+		return err
+	}
+	text := fault.Message
+	if f.unsent != nil {
+		text = "the remote prefill failed: " + f.unsent.Error()
+	}
+	name := f.name()
+	text = strings.NewReplacer(strconv.Quote(name), "this request", name, "this request").
+		Replace(text)
+	return openai.Errorf(openai.CodeKVTransferFailed, "", "%s", text)
 }
 
 // spent adds a remote_send to what the time to the first token is made of: the sender says what was

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,40 @@ func TestALostPrefillIsTheDecodeInstancesBusiness(t *testing.T) {
 	}
 	if *d.bodies["start_generate"].Begin != 0 {
 		t.Error("the decode instance was not asked to compute the whole prompt")
+	}
+}
+
+// TestALostTransferIsNotTheClientsFault: where the decode instance does not compute itself what
+// never came, the client is told that the transfer failed and why, by no id of ours.
+func TestALostTransferIsNotTheClientsFault(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*fakeInstance)
+		why   string
+	}{
+		"gone": {func(p *fakeInstance) { p.server.Close() }, "remote_send"},
+		"unlike": {func(p *fakeInstance) {
+			p.fail[openai.PathRemoteSend] = openai.Errorf(openai.CodeIncompatibleInstance, "",
+				"numerics: here fma, there tdp")
+		}, "numerics: here fma, there tdp"},
+		"sent": {func(*fakeInstance) {}, "have not been delivered"},
+	} {
+		p, d := newInstance(t, "p0", "x"), newInstance(t, "d0", "x")
+		r := fleet(t, []*fakeInstance{p}, []*fakeInstance{d})
+		p.set(func() { c.spoil(p) })
+		d.set(func() { d.undelivered = true })
+		_, _, err := ask(t.Context(), r)
+		fault, ok := errors.AsType[*generation.Error](err)
+		if !ok || fault.Code != generation.CodeTransferFailed ||
+			openai.Lookup(openai.Code(fault.Code)).Status != 503 {
+			t.Fatalf("%s: error %v", name, err)
+		}
+		if !strings.Contains(fault.Message, c.why) || strings.Contains(fault.Message, "router-") {
+			t.Errorf("%s: message %q", name, fault.Message)
+		}
+		if !containsCall(d, openai.PathRelease) {
+			t.Errorf("%s: the reservation was not released: %q", name, d.seen())
+		}
+		idle(t, r)
 	}
 }
 
