@@ -23,6 +23,7 @@ func (i *instance) openRouter(ctx context.Context) error {
 		FailLost: i.cfg.Transfer.OnFailure == "error",
 		Balance: placement.Balance{Share: c.PDBalance.Value, Auto: !c.PDBalance.Set,
 			MinRemote: c.MinRemoteTokens},
+		Mend:  mendPart,
 		Watch: watch, Log: i.log, Tracer: i.traces.tracer, Ring: i.traces.ring,
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/kvrelay/engine/abi"
@@ -135,6 +136,23 @@ func (r *running) close() {
 	}
 }
 
+// The parts that settings make equal.
+const (
+	partDType    = "kv dtype"
+	partNumerics = "numerics"
+)
+
+// mendPart is transfer.Mend of what parts names otherwise. A draft computes as its model does.
+func mendPart(part, here, there string) string {
+	switch {
+	case strings.HasSuffix(part, partDType):
+		return transfer.Mend("dtype", here, there)
+	case strings.HasSuffix(part, partNumerics):
+		return transfer.Mend("numerics", here, there)
+	}
+	return ""
+}
+
 // parts names the values of the models' Compats, for routers and people.
 func parts(models []transfer.Compat) map[string]string {
 	all := map[string]string{}
@@ -144,11 +162,11 @@ func parts(models []transfer.Compat) map[string]string {
 			prefix = fmt.Sprintf("draft %d ", i)
 		}
 		for name, value := range map[string]string{
-			"model": c.Model, "weights": c.Weights[:min(12, len(c.Weights))], "kv dtype": c.DType,
+			"model": c.Model, "weights": c.Weights[:min(12, len(c.Weights))], partDType: c.DType,
 			"page_size": strconv.Itoa(c.PageSize), "layers": strconv.Itoa(c.Layers),
 			"kv heads": strconv.Itoa(c.KVHeads), "head dim": strconv.Itoa(c.HeadDim),
 			"rope": c.Rope, "window": strconv.Itoa(c.Window), "sinks": strconv.Itoa(c.Sinks),
-			"numerics": c.Numerics, "protocol": strconv.Itoa(c.Protocol),
+			partNumerics: c.Numerics, "protocol": strconv.Itoa(c.Protocol),
 		} {
 			all[prefix+name] = value
 		}

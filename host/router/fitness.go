@@ -102,19 +102,23 @@ func (r *Router) disown(ctx context.Context, at placement.Instance, err error) e
 	return err
 }
 
-// note keeps why the latest check of an instance failed; nil ends that.
-func (r *Router) note(role placement.Role, name string, err error) {
+// note keeps why the latest check of an instance failed; nil ends that. It reports whether the
+// instance is found not to be one to place on, as it was not before, or not for that reason: so
+// much is worth a word although it was down already.
+func (r *Router) note(role placement.Role, name string, err error) (odd bool) {
 	if errors.Is(err, context.Canceled) {
-		return // Whoever asked has gone.
+		return false // Whoever asked has gone.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := instanceKey(role, name)
 	if _, listed := r.urls[role][name]; err != nil && listed {
+		before := r.refusals[key]
 		r.refusals[key] = err
-		return
+		return unusable(err) && (before == nil || before.Error() != err.Error())
 	}
 	delete(r.refusals, key)
+	return false
 }
 
 // state words what is known of an instance. The lock is held.

@@ -1,7 +1,9 @@
 package router
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -145,5 +147,44 @@ func TestAReplaceBringsBackWhoLeft(t *testing.T) {
 	r.checkAll(t.Context())
 	if state, why := stateOf(r, "d1"); state != StateUp || len(r.Absent()) != 0 {
 		t.Errorf("%s, %q", state, why)
+	}
+}
+
+// TestAMisfitIsNamedOnce: an instance that was not there at first and then does not fit is in the
+// log once, with what mends it, and the list says the same; a later, other reason is logged again.
+func TestAMisfitIsNamedOnce(t *testing.T) {
+	d0, odd := newInstance(t, "d0", "fma"), newInstance(t, "odd", "tdp")
+	var lines bytes.Buffer
+	r := fleet(t, nil, []*fakeInstance{d0})
+	r.options.Log = slog.New(slog.NewTextHandler(&lines, nil))
+	r.options.Mend = func(part, here, there string) string {
+		return " (set " + part + " = " + there + ", not " + here + ")"
+	}
+	dead := Endpoint{"odd", "http://127.0.0.1:1"}
+	if err := r.Replace(nil, []Endpoint{d0.endpoint(), dead}); err != nil {
+		t.Fatal(err)
+	}
+	for range placement.DownAfter {
+		r.checkAll(t.Context())
+	}
+	r.mu.Lock() // It starts at last, where the list has it.
+	r.urls[placement.Decode]["odd"] = odd.server.URL
+	r.mu.Unlock()
+	const want = "page_size is tdp here and fma there (set page_size = fma, not tdp)"
+	for range 4 {
+		r.checkAll(t.Context())
+		if state, why := stateOf(r, "odd"); state != StateDown || !strings.Contains(why, want) {
+			t.Fatalf("%s, %q", state, why)
+		}
+	}
+	if n := strings.Count(lines.String(), want); n != 1 {
+		t.Errorf("the misfit is logged %d times:\n%s", n, &lines)
+	}
+	odd.who.Role = "prefill"
+	for range 4 {
+		r.checkAll(t.Context())
+	}
+	if n := strings.Count(lines.String(), "its role is prefill"); n != 1 {
+		t.Errorf("the other reason is logged %d times:\n%s", n, &lines)
 	}
 }

@@ -105,7 +105,7 @@ func (r *Router) look(ctx context.Context, role placement.Role, name string) err
 	if err == nil {
 		err = r.meet(ctx, role, name, who)
 	}
-	r.note(role, name, err)
+	odd := r.note(role, name, err)
 	if err == nil {
 		r.works(role, name, openai.FromMilliseconds(who.Stalled))
 	}
@@ -122,6 +122,9 @@ func (r *Router) look(ctx context.Context, role placement.Role, name string) err
 	switch {
 	case changed && err != nil:
 		r.options.Log.Warn("instance is down", "instance", name, "role", role.String(), "error",
+			err)
+	case odd:
+		r.options.Log.Warn("instance is not used", "instance", name, "role", role.String(), "error",
 			err)
 	case changed:
 		r.options.Log.Info("instance is up", "instance", name, "role", role.String())
@@ -157,7 +160,7 @@ func (r *Router) meet(ctx context.Context, role placement.Role, name string,
 	}
 	if model != nil && model.Instance.Compat != who.Compat {
 		if r.othersOf(key, model.Instance.Compat) {
-			return &misfit{model.Instance, differences(who, model.Instance)}
+			return &misfit{model.Instance, r.differences(who, model.Instance)}
 		}
 		model = nil // The last of its kind is gone: the instances serve another model now.
 	}
@@ -193,12 +196,13 @@ func (r *Router) othersOf(key, compat string) bool {
 	return false
 }
 
-// differences names what two instances do not have in common.
-func differences(a, b openai.Instance) string {
+// differences names what two instances do not have in common, and what mends it.
+func (r *Router) differences(a, b openai.Instance) string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(a.Parts)) {
-		if a.Parts[key] != b.Parts[key] {
-			list = append(list, key+" is "+a.Parts[key]+" here and "+b.Parts[key]+" there")
+		if here, there := a.Parts[key], b.Parts[key]; here != there {
+			list = append(list, key+" is "+here+" here and "+there+" there"+
+				r.options.Mend(key, here, there))
 		}
 	}
 	if len(list) == 0 {

@@ -41,8 +41,11 @@ type Options struct {
 	Balance placement.Balance
 	// ConnectTimeout bounds the dialling, HealthInterval is how often instances are asked.
 	ConnectTimeout, HealthInterval time.Duration
-	Watch                          Watch
-	Log                            *slog.Logger
+	// Mend says, behind a space, which settings make a part of openai.Instance equal at two
+	// instances, the one that is refused and the other; "" where none do, nil never says.
+	Mend  func(part, here, there string) string
+	Watch Watch
+	Log   *slog.Logger
 	// Tracer records spans, Ring the latest events; nil records none.
 	Tracer *trace.Tracer
 	Ring   *trace.Ring
@@ -85,6 +88,9 @@ func New(o Options) (*Router, error) {
 	}
 	if o.Watch == nil {
 		o.Watch = deaf{}
+	}
+	if o.Mend == nil {
+		o.Mend = func(string, string, string) string { return "" }
 	}
 	r := &Router{options: o, known: map[string]openai.Instance{},
 		asking: map[string]bool{}, refusals: map[string]error{},

@@ -69,7 +69,7 @@ func differences(ours, theirs []property) []string {
 			found = append(found, fmt.Sprintf("%s: here %s, there none", p.name, show(p.value)))
 		case value != p.value:
 			found = append(found, fmt.Sprintf("%s: here %s, there %s%s",
-				p.name, show(p.value), show(value), mend(p.name, p.value, value)))
+				p.name, show(p.value), show(value), Mend(p.name, p.value, value)))
 		}
 	}
 	for _, p := range theirs {
@@ -81,8 +81,9 @@ func differences(ours, theirs []property) []string {
 	return found
 }
 
-// mend says which settings make a value equal at both ends, where settings do.
-func mend(name, here, there string) string {
+// Mend says in parentheses, behind a space, which settings make a value of a Compat equal at both
+// ends; "" where none do. The name is that under which the value travels.
+func Mend(name, here, there string) string {
 	switch name {
 	case "dtype":
 		return " (" + setEither("kv_cache.dtype", here, there) + ")"
