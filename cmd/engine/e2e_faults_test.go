@@ -160,9 +160,11 @@ func TestPrefillDiesInTheMiddle(t *testing.T) {
 		t.Errorf("%d bytes of %d had passed: that was not the middle", passed, size)
 	}
 	rest(t, c.decode)
-	if n := c.decode.metric("engine_transfer_failures_total", `direction="receive"`,
-		`reason="reset"`); n != 1 {
-		t.Errorf("%v transfers count as reset", n)
+	// The generation may begin before the connection is seen to be lost: then nothing has failed.
+	failed := c.decode.metric("engine_transfer_failures_total")
+	if reset := c.decode.metric("engine_transfer_failures_total", `direction="receive"`,
+		`reason="reset"`); reset != failed || failed > 1 {
+		t.Errorf("%v transfers failed, %v count as reset", failed, reset)
 	}
 	// Without a prefill instance the service goes on.
 	for _, g := range embeddedGolden().cases(t) {
