@@ -295,3 +295,16 @@ func TestReadLines(t *testing.T) {
 		t.Errorf("%.200q", got)
 	}
 }
+
+// TestRates: tokens that a late reader found together took no time of their own.
+func TestRates(t *testing.T) {
+	r := ran{tokens: make([]int32, 98), cached: 2, first: time.Second, took: 3 * time.Second,
+		head: 58}
+	if got := r.sum(12, "stop"); !strings.Contains(got, "prefill 10 tok/s · decode 20 tok/s") {
+		t.Error(got)
+	}
+	r.head = 98
+	if got := r.sum(12, "stop"); !strings.Contains(got, "decode 0 tok/s") {
+		t.Error(got)
+	}
+}

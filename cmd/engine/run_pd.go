@@ -164,6 +164,7 @@ type ran struct {
 	cached      int
 	sent        generation.Sent
 	first, took time.Duration
+	head        int // tokens that the first update brought: they were there together
 }
 
 // generate drives the calls as a router does: reserve, send, start.
@@ -199,7 +200,7 @@ func (p *pair) generate(ctx context.Context, ask generation.Request, text func([
 			return r, err
 		}
 		if r.first == 0 && len(update.Tokens) > 0 {
-			r.first = time.Since(begun)
+			r.first, r.head = time.Since(begun), len(update.Tokens)
 		}
 		r.tokens = append(r.tokens, update.Tokens...)
 		r.finish, r.cached = update.Finish, update.Report.Cached

@@ -83,14 +83,15 @@ func (s *sayer) closing(r ran) error {
 
 // sum says what a run was and how fast, of a prompt of so many tokens. The rate of prefill is that
 // of what was computed of it until the first token came: the way to the decode engine and that
-// one's first step are part of it.
+// one's first step are part of it. The rate of decode is that of the tokens that came after the
+// first ones, of which a reader that was late finds several.
 func (r ran) sum(prompt int, finish string) string {
 	prefill, decode := 0.0, 0.0
 	if r.first > 0 {
 		prefill = float64(prompt-r.cached) / r.first.Seconds()
 	}
-	if rest := r.took - r.first; len(r.tokens) > 1 && rest > 0 {
-		decode = float64(len(r.tokens)-1) / rest.Seconds()
+	if rest := r.took - r.first; rest > 0 {
+		decode = float64(len(r.tokens)-r.head) / rest.Seconds()
 	}
 	return fmt.Sprintf("%d → %d tokens (%s) · first %s · prefill %.0f tok/s · decode %.0f tok/s"+
 		" · cached %d", prompt, len(r.tokens), finish, milliseconds(r.first), prefill, decode,
