@@ -61,6 +61,18 @@ func (s *sandbox) show(v *abi.View) (shown, error) {
 	return shown{changed: count, room: room, resync: h.Flags&abi.FlagResync != 0}, nil
 }
 
+// room is a region of the guest's memory that must hold so many bytes; ErrTable if it does not.
+func (s *sandbox) room(kind, bytes int) ([]byte, error) {
+	memory, ok := s.bytes(kind)
+	if !ok {
+		panic("plugins: the guest's memory shrank")
+	}
+	if bytes > len(memory) {
+		return nil, ErrTable
+	}
+	return memory, nil
+}
+
 // showTenants brings the tenant table up to date: all of it on a resync, otherwise the rows that
 // changed. A module without the capability is shown none.
 func (s *sandbox) showTenants(rows []abi.Tenant, all bool, h *abi.Header) error {
@@ -69,12 +81,9 @@ func (s *sandbox) showTenants(rows []abi.Tenant, all bool, h *abi.Header) error 
 	if region.size == 0 {
 		return nil
 	}
-	memory, ok := s.bytes(abi.BufferTenants)
-	if !ok {
-		panic("plugins: the guest's memory shrank")
-	}
-	if len(rows)*abi.TenantSize > len(memory) {
-		return ErrTable
+	memory, err := s.room(abi.BufferTenants, len(rows)*abi.TenantSize)
+	if err != nil {
+		return err
 	}
 	for i := range rows {
 		known := i < len(s.tenants)
@@ -99,12 +108,9 @@ func (s *sandbox) showPeers(rows []abi.Peer, h *abi.Header) error {
 	if region.size == 0 {
 		return nil
 	}
-	memory, ok := s.bytes(abi.BufferPeers)
-	if !ok {
-		panic("plugins: the guest's memory shrank")
-	}
-	if len(rows)*abi.PeerSize > len(memory) {
-		return ErrTable
+	memory, err := s.room(abi.BufferPeers, len(rows)*abi.PeerSize)
+	if err != nil {
+		return err
 	}
 	for i := range rows {
 		rows[i].Encode(memory[i*abi.PeerSize:])
@@ -118,12 +124,9 @@ func (s *sandbox) showPreset(preset []abi.Decision) error {
 	if len(preset) == 0 {
 		return nil
 	}
-	memory, ok := s.bytes(abi.BufferDecisions)
-	if !ok {
-		panic("plugins: the guest's memory shrank")
-	}
-	if len(preset)*abi.DecisionSize > len(memory) {
-		return ErrTable
+	memory, err := s.room(abi.BufferDecisions, len(preset)*abi.DecisionSize)
+	if err != nil {
+		return err
 	}
 	for i := range preset {
 		preset[i].Encode(memory[i*abi.DecisionSize:])
