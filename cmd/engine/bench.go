@@ -21,7 +21,8 @@ Without --url, loads a model in this process and prints how many tokens a second
 and generates (tg), with the labels of llama-bench: pp512 is a prompt of 512 tokens, "tg64 x8" are
 64 tokens of each of 8 sequences, "@ d2048" behind 2048 tokens. --peer runs llama-bench on the same
 file beside it, round by round, and prints the ratios; of several sequences llama-batched-bench, if
-it lies beside llama-bench.
+it lies beside llama-bench. --isa, --activations, --numerics and --kv-dtype are backend.isa,
+backend.activations, backend.numerics and kv_cache.dtype of the file; a result names them.
 
 With --kernels, measures the device's kernels one by one, on the shapes of SmolLM2-135M, against
 what loops of nothing but such work reach on this machine: arithmetic in GFLOP/s, reading in GB/s.
@@ -35,6 +36,7 @@ With --url, sends requests to a server that speaks OpenAI's API: at --rate a sec
 vLLM's own benchmark.`,
 		Example: `  engine bench --model model.gguf -p 512,2048 -n 64 --batch 1,8
   engine bench --model model.gguf --peer llama.cpp/build/bin/llama-bench
+  engine bench --model model.gguf --isa amx --numerics tdp --kv-dtype bf16
   engine bench --kernels --dtype f16,q8_0 --rows 1,16,512 --threads 2
   engine bench --serving --model model.gguf --streams 16
   engine bench --url http://127.0.0.1:8080 --streams 16 --requests 200 --in 512 --out 128
@@ -42,6 +44,9 @@ vLLM's own benchmark.`,
   engine bench compare before.json after.json --least 0.97`,
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.fit(cmd.Flags().Changed); err != nil {
+				return err
+			}
 			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
 			return o.run(cmd.Context(), s)
 		},
@@ -73,10 +78,7 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 	f.IntSliceVar(&o.batches, "batch", []int{1}, "sequences that generate at once")
 	f.IntSliceVarP(&o.depths, "depth", "d", []int{0}, "tokens that are there before")
 	f.IntVar(&o.repeat, "repeat", 5, "rounds")
-	f.IntVarP(&o.threads, "threads", "t", 0, "threads; default: as the engine takes")
-	f.StringVar(&o.isa, "isa", "auto",
-		"instructions: auto, avx512, avx2, plain; or several")
-	f.StringVar(&o.activations, "activations", "int8", "for quantised weights: int8, f32")
+	o.benchDevice.flags(cmd)
 	f.StringVar(&o.peer, "peer", "", "`PATH` of llama-bench, for the same file in every round")
 	f.BoolVar(&o.kernels, "kernels", false, "measure the kernels of the device")
 	f.StringSliceVar(&o.dtypes, "dtype", nil, "`TYPES` of weights for --kernels; default: all")
@@ -108,9 +110,6 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 // run measures and saves.
 func (o *benchOptions) run(ctx context.Context, s streams) error {
 	measure := o.benchModel.run
-	if len(o.dtypes) > 0 && !o.kernels {
-		return usageError("--dtype is for --kernels: a model says itself what its weights are")
-	}
 	switch {
 	case o.kernels:
 		measure = func(ctx context.Context, s streams) (*bench.Result, error) {

@@ -30,6 +30,9 @@ below 1 worse. With --least, a figure below it fails the command.`,
 			if err != nil {
 				return err
 			}
+			for _, text := range bench.Differences(before, after) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "! the results differ in", text)
+			}
 			changes := bench.Compare(before, after)
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(changes)

@@ -23,6 +23,7 @@ type benchKernels struct {
 	dtypes  []string
 	rows    []int
 	far     int // bytes that the caches do not hold; 0: as the machine is
+	kvGiven bool
 }
 
 // types are those asked for; of no names, all.
@@ -68,9 +69,6 @@ func (o *benchKernels) check(m *benchModel) error {
 			return usageError("--rows %d: from 1 to %d", rows, maxKernelRows)
 		}
 	}
-	if m.activations != "int8" && m.activations != "f32" {
-		return usageError("--activations %s: int8 or f32", m.activations)
-	}
 	return nil
 }
 
@@ -89,18 +87,19 @@ func (o *benchKernels) run(ctx context.Context, s streams, m *benchModel) (*benc
 		threads = []int{max(m.threads, 1)}
 	}
 	r := &bench.Result{Kind: "kernels", Subject: "kernels",
-		Machine: thisMachine(threads[len(threads)-1])}
+		Machine: thisMachine(threads[len(threads)-1]), Settings: m.settings()}
 	fmt.Fprintf(s.err, "%s · load %.1f\n", r.Machine.Processor, r.Machine.LoadAtRun)
 	t := &kernelTable{out: s.out}
-	for isa := range strings.SplitSeq(m.isa, ",") {
+	for _, isa := range m.isas() {
 		for _, n := range threads {
-			device, err := cpu.Open(cpu.Options{Threads: n, ISA: isaOf(isa),
-				FloatActivations: m.activations == "f32"})
+			some := m.benchDevice
+			some.threads = n
+			device, _, err := some.open(isa)
 			if err != nil {
 				return nil, err
 			}
-			k := &bench.Kernels{Device: device, Integers: m.activations != "f32",
-				Shape: bench.SmolShape, DTypes: types, Rows: o.rows, Repeat: m.repeat,
+			k := &bench.Kernels{Device: device, Shape: bench.SmolShape, DTypes: types,
+				KV: m.kvTypes(o.kvGiven, types), Rows: o.rows, Repeat: m.repeat,
 				Far: cmp.Or(o.far, farBytes("/")), Done: t.kernel}
 			err = kernelsOf(ctx, k, device, t, r)
 			if err = errors.Join(err, device.Close()); err != nil {
@@ -118,7 +117,9 @@ func kernelsOf(
 	begun := time.Now()
 	k.Clock = func() time.Duration { return time.Since(begun) }
 	k.Label = fmt.Sprintf("%s t%d", d.ISA(), d.Threads())
-	k.Limits = bench.Limits(d.Limits(4 * k.Far))
+	limits := d.Limits(4 * k.Far)
+	k.Limits = bench.Limits(limits)
+	k.Product = func(t gpu.DType, rows int) float64 { return d.Product(limits, t, rows) }
 	r.Machine.Device = d.Name()
 	r.Rows = append(r.Rows, k.Limits.Rows(k.Label)...)
 	t.limits(d.Name(), k.Limits)
@@ -143,8 +144,12 @@ func (t *kernelTable) print(format string, args ...any) {
 
 // limits heads the results of one device.
 func (t *kernelTable) limits(device string, l bench.Limits) {
-	t.print("%s: at most %.0f GFLOP/s, int8 dot %.0f GOP/s, second-level cache %.0f GB/s, "+
-		"memory %.1f GB/s", device, l.FMA/1e9, l.Dot/1e9, l.Cache/1e9, l.Memory/1e9)
+	tiles := ""
+	if l.Tiles > 0 {
+		tiles = fmt.Sprintf("bfloat16 tiles %.0f GFLOP/s, ", l.Tiles/1e9)
+	}
+	t.print("%s: at most %.0f GFLOP/s, %sint8 dot %.0f GOP/s, second-level cache %.0f GB/s, "+
+		"memory %.1f GB/s", device, l.FMA/1e9, tiles, l.Dot/1e9, l.Cache/1e9, l.Memory/1e9)
 	t.print("%11s %9s %5s %9s %5s %6s  %s", "µs", "GFLOP/s", "peak", "GB/s", "peak", "limit",
 		"kernel")
 }
@@ -182,12 +187,4 @@ func farBytes(root string) int {
 		}
 	}
 	return min(max(2*most, leastFar), mostFar)
-}
-
-// isaOf is the instruction set of a flag.
-func isaOf(flag string) cpu.ISA {
-	if flag == "auto" {
-		return cpu.Auto
-	}
-	return cpu.ISA(flag)
 }

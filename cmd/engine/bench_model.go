@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,16 +11,18 @@ import (
 
 	"github.com/kvrelay/engine/gpu/cpu"
 	"github.com/kvrelay/engine/host/bench"
+	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/model"
 	"github.com/kvrelay/engine/host/model/embedded"
 )
 
 // benchModel measures a model in this process.
 type benchModel struct {
+	benchDevice
 	path                               string
 	prompts, generate, batches, depths []int
-	repeat, threads                    int
-	isa, activations, peer             string
+	repeat                             int
+	peer                               string
 }
 
 // benchPageSize is the engine's default.
@@ -62,9 +63,6 @@ func (o *benchModel) check() error {
 	if len(o.cases()) == 0 {
 		return usageError("nothing to measure: -p and -n are empty or 0")
 	}
-	if o.activations != "int8" && o.activations != "f32" {
-		return usageError("--activations %s: int8 or f32", o.activations)
-	}
 	if o.peer != "" && !model.IsGGUF(o.path) {
 		return usageError("--peer needs --model with a GGUF file, which both read")
 	}
@@ -76,13 +74,12 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	device, err := cpu.Open(cpu.Options{Threads: cmp.Or(o.threads, cores()), ISA: isaOf(o.isa),
-		FloatActivations: o.activations == "f32"})
+	device, cfg, err := o.open(o.isa)
 	if err != nil {
 		return nil, err
 	}
 	defer device.Close()
-	m, name, err := o.load(device, s.err)
+	m, name, err := o.load(device, cfg, s.err)
 	if err != nil {
 		return nil, err
 	}
@@ -95,10 +92,11 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 	if _, err := m.NewKV(subject.Pages(cases), benchPageSize); err != nil {
 		return nil, err
 	}
-	r := &bench.Result{Kind: "model", Subject: name, Machine: thisMachine(device.Threads())}
+	r := &bench.Result{Kind: "model", Subject: name, Machine: thisMachine(device.Threads()),
+		Settings: o.settings()}
 	r.Machine.Device = device.Name()
-	fmt.Fprintf(s.err, "%s · %s · %s · load %.1f\n", name, r.Machine.Processor, device.Name(),
-		r.Machine.LoadAtRun)
+	fmt.Fprintf(s.err, "%s · %s · %s · numerics %s · kv %s · load %.1f\n", name,
+		r.Machine.Processor, device.Name(), m.Numerics(), o.kvDType, r.Machine.LoadAtRun)
 	rounds := &benchRounds{benchModel: o, cases: cases, subject: subject, out: s.err,
 		peer: newPeerBench(o, device.Threads()), ours: make([][]float64, len(cases)),
 		peers: make([][]float64, len(cases))}
@@ -114,19 +112,26 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 }
 
 // load loads the model with room for the longest case.
-func (o *benchModel) load(device *cpu.Device, out io.Writer) (*model.Model, string, error) {
+func (o *benchModel) load(
+	device *cpu.Device, cfg *config.Config, out io.Writer,
+) (*model.Model, string, error) {
 	at, err := findModel(o.path, ".")
 	if err != nil {
 		return nil, "", err
 	}
 	show := newLoading(out, slog.New(slog.DiscardHandler))
 	defer show.end()
-	options := model.Options{Admit: show.admit, Progress: show.progress}
+	options := modelOptions(cfg)
+	options.MaxRows = model.DefaultMaxRows // as peers cut prompts
+	options.Admit, options.Progress = show.admit, show.progress
 	var m *model.Model
 	if at.path == "" {
 		m, err = model.LoadFS(device, embedded.FS(), options)
 	} else {
 		m, err = model.Load(device, at.path, options)
+	}
+	if errors.Is(err, model.ErrKVType) {
+		err = usageError("--kv-dtype %s: %w", o.kvDType, err)
 	}
 	if err != nil {
 		return nil, "", err

@@ -40,17 +40,14 @@ func (o *benchServing) check() error {
 	switch {
 	case o.repeat < 1 || p.Streams < 1 || p.In < 1 || p.Out < 2:
 		return usageError("--repeat, --streams and --in are at least 1, --out at least 2")
-	case p.Rate > 0 || p.Requests > 0 || p.Duration > 0 || p.Cancel > 0 || o.trace != "":
-		return usageError("--serving begins --streams requests at once; --rate, --requests, " +
-			"--duration, --cancel and --trace do not go with it")
 	}
 	return nil
 }
 
-// settings are the file of the engine that is measured: the defaults but for its addresses, what
+// file are the settings of the engine that is measured: the defaults but for its addresses, what
 // the flags say, and a pool of twice what the streams take. A pool for the longest requests would
 // be new memory in every round, as it is in no server that has run for a while.
-func (o *benchServing) settings(folder string) string {
+func (o *benchServing) file(folder string) string {
 	threads := `"auto"`
 	if o.threads > 0 {
 		threads = strconv.Itoa(o.threads)
@@ -62,9 +59,10 @@ func (o *benchServing) settings(folder string) string {
 	return fmt.Sprintf("[node]\nname = \"bench\"\nstate_dir = %q\n\n[listen]\n"+
 		"api = \"127.0.0.1:0\"\nadmin = \"\"\ninternal = \"\"\n\n[model]\npath = %q\n"+
 		"max_model_len = %d\n\n"+
-		"[backend]\nthreads = %s\nisa = %q\nactivations = %q\n\n"+
-		"[scheduler]\nmax_num_seqs = %d\n", filepath.Join(folder, "state"), path,
-		o.plan.In+o.plan.Out+1, threads, o.isa, o.activations, 2*o.plan.Streams)
+		"[backend]\nthreads = %s\nisa = %q\nactivations = %q\nnumerics = %q\n\n"+
+		"[kv_cache]\ndtype = %q\n\n[scheduler]\nmax_num_seqs = %d\n",
+		filepath.Join(folder, "state"), path, o.plan.In+o.plan.Out+1, threads, o.isa, o.activations,
+		o.numerics, o.kvDType, 2*o.plan.Streams)
 }
 
 func fileExists(path string) bool {
@@ -77,13 +75,16 @@ func (o *benchServing) run(ctx context.Context, s streams) (*bench.Result, error
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	if _, err := o.config(o.isa); err != nil {
+		return nil, err
+	}
 	folder, err := os.MkdirTemp("", "engine-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
 	file := filepath.Join(folder, "engine.toml")
-	if err := os.WriteFile(file, []byte(o.settings(folder)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(o.file(folder)), 0o600); err != nil {
 		return nil, err
 	}
 	cfg, _, err := loadConfig(file)
@@ -102,7 +103,8 @@ func (o *benchServing) run(ctx context.Context, s streams) (*bench.Result, error
 	}
 	r := &bench.Result{Kind: "serving", Subject: fmt.Sprintf("%s, %s of %d tokens behind %d",
 		i.model.api.Names[0], plural(o.plan.Streams, "stream"), o.plan.Out, o.plan.In),
-		Rows: bench.ServingRows(rounds), Machine: thisMachine(threads(i.cfg))}
+		Rows: bench.ServingRows(rounds), Machine: thisMachine(threads(i.cfg)),
+		Settings: o.settings()}
 	r.Machine.Device = i.model.device.Name()
 	return r, bench.WriteServing(s.out, r.Rows)
 }

@@ -29,8 +29,19 @@ func TestBenchModel(t *testing.T) {
 		t.Error("the page:", err)
 	}
 	got = invoke(t, "", "bench", "compare", result, result, "--least", "0.99")
-	if got.code != 0 || !strings.Contains(got.out, "pp16") {
+	if got.code != 0 || !strings.Contains(got.out, "pp16") || got.err != "" {
 		t.Errorf("%+v", got)
+	}
+	other := filepath.Join(folder, "c.json")
+	if got = invoke(t, "", "bench", "-p", "16", "-n", "0", "--repeat", "1", "--numerics", "tdp",
+		"--kv-dtype", "f32", "--json", other); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	got = invoke(t, "", "bench", "compare", result, other)
+	for _, want := range []string{"numerics: fma before, tdp after", "kv-dtype: f16 before, f32"} {
+		if got.code != 0 || !strings.Contains(got.err, want) {
+			t.Errorf("no %q in %+v", want, got)
+		}
 	}
 	slower := filepath.Join(folder, "b.json")
 	text, err := os.ReadFile(result)
@@ -51,8 +62,9 @@ func TestBenchModel(t *testing.T) {
 func TestBenchKernels(t *testing.T) {
 	folder := t.TempDir()
 	result, page := filepath.Join(folder, "a.json"), filepath.Join(folder, "a.html")
-	o := &benchOptions{json: result, page: page, benchModel: benchModel{repeat: 1, threads: 2,
-		isa: "auto", activations: "int8"}, benchKernels: benchKernels{kernels: true, far: 1 << 20,
+	o := &benchOptions{json: result, page: page, benchModel: benchModel{repeat: 1,
+		benchDevice: benchDevice{threads: 2, isa: "auto", activations: "int8", numerics: "fma",
+			kvDType: "f16"}}, benchKernels: benchKernels{kernels: true, far: 1 << 20,
 		dtypes: []string{"Q4_0"}, rows: []int{1}}}
 	var out, log strings.Builder
 	if err := o.run(t.Context(), streams{nil, &out, &log}); err != nil {
@@ -198,26 +210,46 @@ func TestBenchPeer(t *testing.T) {
 }
 
 func TestBenchRefuses(t *testing.T) {
-	for want, args := range map[string][]string{
-		"nothing to measure":        {"-p", "0", "-n", "0"},
-		"--dtype is for --kernels":  {"--dtype", "f16"},
-		"takes 4096 positions":      {"-p", "4096"},
-		"--repeat 0":                {"--repeat", "0"},
-		"int8 or f32":               {"--activations", "int4"},
-		"--peer needs --model":      {"--peer", "llama-bench"},
-		"no such type of weights":   {"--kernels", "--dtype", "q9"},
-		"--rows 0: from 1":          {"--kernels", "--rows", "0"},
-		"do not go with it":         {"--serving", "--rate", "2"},
-		"exclude each other":        {"--url", "http://a", "--rate", "1", "--streams", "2"},
-		`"ttft" is not ttft=2s`:     {"--url", "http://127.0.0.1:1", "--slo", "ttft"},
-		"unknown instruction set":   {"--isa", "mmx"},
-		"no such file or directory": {"compare", "a.json", "b.json"},
-		"connection refused":        {"--url", "http://127.0.0.1:1"},
+	for want, args := range map[string]string{
+		"nothing to measure":       "-p 0 -n 0",
+		"does not go with a model": "--dtype f16",
+		"takes 4096 positions":     "-p 4096",
+		"--repeat 0":               "--repeat 0",
+		`"int8"? (one of: int8`:    "--activations int4",
+		"one of: fma, tdp":         "--numerics sse",
+		`did you mean "f16"?`:      "--kv-dtype fp16",
+		`set numerics = "tdp"`:     "--isa amx",
+		"threads is out of range":  "--serving -t 5000",
+		"choose one":               "--serving --kernels",
+		"not go with --url":        "--url http://a --isa avx2",
+		"it is for --kernels":      "--serving --rows 2",
+		"--peer needs --model":     "--peer llama-bench",
+		"no such type of weights":  "--kernels --dtype q9",
+		"--rows 0: from 1":         "--kernels --rows 0",
+		"--rate does not go with":  "--serving --rate 2",
+		"exclude each other":       "--url http://a --rate 1 --streams 2",
+		`"ttft" is not ttft=2s`:    "--url http://127.0.0.1:1 --slo ttft",
+		`isa has no value "mmx"`:   "--isa mmx",
+		"no such file or":          "compare a.json b.json",
+		"connection refused":       "--url http://127.0.0.1:1",
 	} {
-		got := invoke(t, "", append([]string{"bench"}, args...)...)
+		got := invoke(t, "", append([]string{"bench"}, strings.Fields(args)...)...)
 		if got.code == 0 || !strings.Contains(got.err, want) {
 			t.Errorf("%v: %+v, want %q", args, got, want)
 		}
+	}
+}
+
+// TestBenchIsaAbsent: instructions that a processor lacks are refused with those that it has. Where
+// there is AMX, the bench runs on it.
+func TestBenchIsaAbsent(t *testing.T) {
+	got := invoke(t, "", "bench", "-p", "8", "-n", "0", "--repeat", "1", "--isa", "amx",
+		"--numerics", "tdp", "--kv-dtype", "bf16")
+	ran := got.code == 0 && strings.Contains(got.err, "numerics tdp · kv bf16")
+	refused := got.code == 1 && strings.Contains(got.err, "this machine lacks") &&
+		strings.Contains(got.err, "plain")
+	if !ran && !refused {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -40,18 +40,26 @@ func regionOf[T any](x []T, write bool) region {
 	return region{from, from + uintptr(len(x))*unsafe.Sizeof(x[0]), write}
 }
 
-// call runs the code at an address until it returns.
+// call runs the code of a tile kernel at an address until it returns.
 func (m *tileMachine) call(code uintptr, c *amxCall) {
-	// What the machine knows by its address does not move. A stack is the way back, the argument.
-	var pins runtime.Pinner
-	stack := &[2]uint64{1: uint64(uintptr(unsafe.Pointer(c)))}
+	var pins runtime.Pinner // What the machine knows by its address does not move.
 	defer pins.Unpin()
-	pins.Pin(stack)
 	pins.Pin(c)
-	m.registers[stackPointer] = uint64(uintptr(unsafe.Pointer(stack)))
 	if m.allowed != nil {
-		m.allowed = append(m.allowed, regionOf(stack[:], false),
-			regionOf(unsafe.Slice(c, 1), false))
+		m.allowed = append(m.allowed, regionOf(unsafe.Slice(c, 1), false))
+	}
+	m.run(code, uint64(uintptr(unsafe.Pointer(c))))
+}
+
+// run runs the code at an address, on arguments that its stack holds behind the way back.
+func (m *tileMachine) run(code uintptr, arguments ...uint64) {
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	stack := append([]uint64{0}, arguments...)
+	pins.Pin(&stack[0])
+	m.registers[stackPointer] = uint64(uintptr(unsafe.Pointer(&stack[0])))
+	if m.allowed != nil {
+		m.allowed = append(m.allowed, regionOf(stack, false))
 	}
 	for m.ip = code; m.step(); {
 		if m.executed++; m.executed > 1<<24 {

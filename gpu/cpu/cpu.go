@@ -6,6 +6,7 @@ package cpu
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"unsafe"
 
 	"github.com/kvrelay/engine/gpu"
@@ -102,7 +103,8 @@ func choose(isa ISA, tdp bool) (*micro, error) {
 		if m := fastMicro(isa); m != nil {
 			return m, nil
 		}
-		return nil, fmt.Errorf("cpu device: this machine lacks the instructions of %q", isa)
+		return nil, fmt.Errorf("cpu device: this machine lacks the instructions of %q; it has %s",
+			isa, available())
 	case Auto:
 		for _, best := range []ISA{AMX, AVX512, AVX2} {
 			if best == AMX && !tdp {
@@ -116,6 +118,23 @@ func choose(isa ISA, tdp bool) (*micro, error) {
 	}
 	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q, %q, %q and %q",
 		isa, AMX, AVX512, AVX2, Go)
+}
+
+// available names the instruction sets of this machine.
+func available() string {
+	var names []string
+	for _, isa := range []ISA{AMX, AVX512, AVX2} {
+		if fastMicro(isa) != nil {
+			names = append(names, string(isa))
+		}
+	}
+	return strings.Join(append(names, string(Go)), ", ")
+}
+
+// Check says whether Open would refuse the instructions that are asked for, and starts nothing.
+func Check(o Options) error {
+	_, err := choose(o.ISA, o.TDP)
+	return err
 }
 
 // Name implements gpu.Device.

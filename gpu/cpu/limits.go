@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"time"
 	"unsafe"
+
+	"github.com/kvrelay/engine/gpu"
 )
 
 // Limits are what this processor does at most with the instructions and threads of a device, as
@@ -12,6 +14,7 @@ import (
 type Limits struct {
 	FMA    float64 // float32 operations a second; a fused multiply-add is two
 	Dot    float64 // the same of 8-bit integers that are multiplied and added up
+	Tiles  float64 // the same of bfloat16 in tiles; 0 without AMX
 	Cache  float64 // bytes a second read from what each thread's second-level cache holds
 	Memory float64 // bytes a second read from memory
 }
@@ -21,6 +24,8 @@ type limitLoops struct {
 	fma, dot       func(turns int)
 	fmaOps, dotOps int // of a turn
 	read           func(from *byte, turns int)
+	tiles          func(turns int) // nil without
+	tileOps        int             // of a turn
 }
 
 const (
@@ -49,6 +54,9 @@ func (d *Device) Limits(far int) Limits {
 	}
 	clear(mapped.bytes) // Untouched pages are all the one page of zeros.
 	l := Limits{FMA: arithmetic(loops.fma, loops.fmaOps), Dot: arithmetic(loops.dot, loops.dotOps)}
+	if loops.tiles != nil {
+		l.Tiles = arithmetic(loops.tiles, loops.tileOps)
+	}
 	const again = 64
 	l.Cache = d.fastest(tasksPerThread*d.pool.threads(), again*limitNear, func(worker, _ int) {
 		for range again {
@@ -59,6 +67,20 @@ func (d *Device) Limits(far int) Limits {
 		loops.read((*byte)(mapped.at(task*limitPart)), limitPart/limitReadBytes)
 	})
 	return l
+}
+
+// Product is what bounds a product of so many rows with weights of a type, in operations of it a
+// second: the class tdp takes several products of bfloat16 for one.
+func (d *Device) Product(l Limits, t gpu.DType, rows int) float64 {
+	switch {
+	case t.Quantised() && d.class.int8:
+		return l.Dot
+	case t.Quantised() || !d.class.tdp:
+		return l.FMA
+	case l.Tiles > 0 && rows >= amxFrom:
+		return l.Tiles / float64(len(tdpForms[t].products))
+	}
+	return l.FMA / float64(len(tdpForms[t].products))
 }
 
 // fastest does tasks of so much work each, round by round, and returns the work a second of the

@@ -1,5 +1,7 @@
 package cpu
 
+import "unsafe"
+
 // fastLimits are the loops of an instruction set; nil where there are none.
 func fastLimits(isa ISA) *limitLoops {
 	switch isa {
@@ -9,6 +11,21 @@ func fastLimits(isa ISA) *limitLoops {
 	case AVX512:
 		return &limitLoops{fma: limitFMAAVX512, fmaOps: 2 * 16 * 24, dot: limitDotAVX512,
 			dotOps: 2 * 64 * 24, read: limitReadAVX512}
+	case AMX:
+		l := fastLimits(AVX512)
+		l.tiles, l.tileOps = limitTiles, 2*tileLimitChains*amxBlockRows*panelRows*tdpStep
+		return l
 	}
 	return nil
+}
+
+// tileLimitChains is how many tiles of sums the loop of limitTilesAMX has.
+const tileLimitChains = 6
+
+// limitTiles is limitTilesAMX on whole tiles of zeros.
+func limitTiles(turns int) {
+	config := newMemory(int(unsafe.Sizeof(tileConfig{})))
+	(*tileConfig)(config.at(0)).set(amxRows)
+	zeros := newMemory(tileBytes)
+	limitTilesAMX((*byte)(config.at(0)), (*byte)(zeros.at(0)), turns)
 }

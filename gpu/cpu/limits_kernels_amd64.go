@@ -31,3 +31,13 @@ func limitDotAVX2(turns int)
 //
 //go:noescape
 func limitDotAVX512(turns int)
+
+// limitTilesAMX adds a product of two tiles of bfloat16 to each tile of sums a turn.
+//
+//go:noescape
+func limitTilesAMX(config, zeros *byte, turns int)
+
+// limitTilesCode is where the code of limitTilesAMX lies, for the test that reads it.
+//
+//go:noescape
+func limitTilesCode() (address uintptr)

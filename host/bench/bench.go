@@ -14,12 +14,14 @@ import (
 // Result is what one run measured, as it is saved.
 type Result struct {
 	Version int       `json:"version"`
-	Kind    string    `json:"kind"` // model, kernels or load
+	Kind    string    `json:"kind"` // model, kernels, serving or load
 	When    time.Time `json:"when"`
 	Machine Machine   `json:"machine"`
 	Subject string    `json:"subject"` // the model's name or the server's address
-	Rows    []Row     `json:"rows"`
-	Load    *Load     `json:"load,omitempty"`
+	// Settings are what the figures depend on beside machine and subject, by the names of flags.
+	Settings map[string]string `json:"settings,omitempty"`
+	Rows     []Row             `json:"rows"`
+	Load     *Load             `json:"load,omitempty"`
 }
 
 // resultVersion is that of Result's form.

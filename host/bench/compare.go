@@ -1,8 +1,11 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -34,6 +37,30 @@ func Compare(before, after *Result) []Change {
 			c.Ratio = r.Value / o.Value
 		}
 		list = append(list, c)
+	}
+	return list
+}
+
+// Differences are what two results were measured under that is not the same, in words: where there
+// are some, a ratio compares more than two versions of the program.
+func Differences(before, after *Result) (list []string) {
+	differ := func(what, old, now string) {
+		if old != now {
+			list = append(list, fmt.Sprintf("%s: %s before, %s after", what,
+				cmp.Or(old, "not said"), cmp.Or(now, "not said")))
+		}
+	}
+	differ("what is measured", before.Kind, after.Kind)
+	differ("processor", before.Machine.Processor, after.Machine.Processor)
+	differ("threads", fmt.Sprint(before.Machine.Threads), fmt.Sprint(after.Machine.Threads))
+	names := map[string]bool{}
+	for _, r := range []*Result{before, after} {
+		for name := range r.Settings {
+			names[name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		differ(name, before.Settings[name], after.Settings[name])
 	}
 	return list
 }

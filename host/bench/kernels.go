@@ -9,18 +9,20 @@ import (
 )
 
 // Limits are what a device does at most with one kind of work: operations and bytes a second.
-type Limits struct{ FMA, Dot, Cache, Memory float64 }
+// Tiles is 0 where there are none.
+type Limits struct{ FMA, Dot, Tiles, Cache, Memory float64 }
 
 // Kernels measures the kernels of a device one by one, on the shapes of a model.
 type Kernels struct {
 	Device gpu.Device
 	Limits Limits
 	Label  string // of the device, before each name: "avx512 t2"
-	// Integers says that quantised weights meet 8-bit activations, so that Limits.Dot bounds them.
-	Integers bool
-	Shape    KernelShape
-	DTypes   []gpu.DType // of weights, and of keys and values where they may be
-	Rows     []int
+	// Product bounds the operations a second of products by weights of a type on so many rows.
+	Product func(t gpu.DType, rows int) float64
+	Shape   KernelShape
+	DTypes  []gpu.DType // of weights
+	KV      []gpu.DType // of keys and values
+	Rows    []int
 	// Far is more than the caches hold: weights that are read once a step come from so many bytes.
 	Far    int
 	Repeat int
@@ -89,9 +91,13 @@ func (l Limits) Rows(label string) []Row {
 	row := func(name, unit string, x float64) Row {
 		return Row{Name: label + " limit " + name, Unit: unit, Value: x / 1e9, Share: 1}
 	}
-	return []Row{row("float32 multiply-add", "GFLOP/s", l.FMA),
+	rows := []Row{row("float32 multiply-add", "GFLOP/s", l.FMA),
 		row("int8 dot", "GFLOP/s", l.Dot),
 		row("second-level cache", "GB/s", l.Cache), row("memory", "GB/s", l.Memory)}
+	if l.Tiles > 0 {
+		rows = append(rows, row("bfloat16 tiles", "GFLOP/s", l.Tiles))
+	}
+	return rows
 }
 
 // leastSample is the shortest time that one sample covers: shorter calls are repeated.

@@ -20,7 +20,13 @@ func someKernels(t *testing.T, isa cpu.ISA) *Kernels {
 	t.Cleanup(func() { d.Close() })
 	now := time.Duration(0)
 	return &Kernels{Device: d, Limits: Limits{FMA: 4e9, Dot: 8e9, Cache: 2e9, Memory: 1e9},
-		Label: "x", Integers: true, DTypes: []gpu.DType{gpu.BF16, gpu.Q8_0, gpu.Q4_K, gpu.Q6_K},
+		Label: "x", DTypes: []gpu.DType{gpu.BF16, gpu.Q8_0, gpu.Q4_K, gpu.Q6_K},
+		KV: []gpu.DType{gpu.BF16}, Product: func(t gpu.DType, rows int) float64 {
+			if t.Quantised() {
+				return 8e9
+			}
+			return 4e9
+		},
 		Rows: []int{1, 3}, Far: 100 << 10, Repeat: 2,
 		Shape: KernelShape{Hidden: 64, Inner: 300, Heads: 4, KVHeads: 2, HeadDim: 16, Layers: 2,
 			Vocabulary: 200},

@@ -123,7 +123,8 @@ svg{width:100%;height:auto}figure{margin:2rem 0}figcaption{font-weight:600}
 <h1>{{.Subject}}</h1>
 <p>{{.Kind}} · {{.When.Format "2006-01-02 15:04 MST"}} · {{.Machine.Processor}} ·
 {{.Machine.Threads}} threads{{with .Machine.Device}} · {{.}}{{end}} ·
-load {{printf "%.1f" .Machine.LoadAtRun}}</p>
+load {{printf "%.1f" .Machine.LoadAtRun}}
+{{- range $name, $value := .Settings}} · {{$name}} {{$value}}{{end}}</p>
 <table><tr><th>figure</th><th>value</th><th>spread</th><th>unit</th>
 {{- if .Shares}}<th>of limit</th>{{end}}</tr>
 {{range .Rows}}<tr><td>{{.Name}}</td><td>{{printf "%.2f" .Value}}</td>

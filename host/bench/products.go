@@ -81,15 +81,11 @@ func (k *Kernels) products(dtype gpu.DType) ([]KernelResult, error) {
 // product is one product ready to be measured. It reads its weights and activations once and writes
 // its result once.
 func (k *Kernels) product(dtype gpu.DType, p *product, a gpu.MatMulArgs) call {
-	compute := k.Limits.FMA
-	if dtype.Quantised() && k.Integers {
-		compute = k.Limits.Dot
-	}
 	return call{
 		name:       fmt.Sprintf("matmul %v %dx%d, %d rows", dtype, p.n, p.k, a.Rows),
 		operations: 2 * float64(a.Rows) * float64(p.n) * float64(p.k),
 		bytes:      float64(p.n*dtype.RowBytes(p.k)) + 4*float64(a.Rows)*float64(p.n+p.k),
-		compute:    compute, bandwidth: k.Limits.Memory,
+		compute:    k.Product(dtype, a.Rows), bandwidth: k.Limits.Memory,
 		run: func(i int) error {
 			a.W = p.weights[i%len(p.weights)]
 			return k.Device.MatMul(a)

@@ -24,23 +24,10 @@ var attentionCases = []attentionCase{{1, 512, 0}, {1, 512, 1536}, {1, 1, 512}, {
 // kernelPage is the engine's default page size.
 const kernelPage = 16
 
-// kvTypes are the types of keys and values among the measured ones; none means F16.
-func (k *Kernels) kvTypes() (list []gpu.DType) {
-	for _, dtype := range k.DTypes {
-		if !dtype.Quantised() {
-			list = append(list, dtype)
-		}
-	}
-	if len(list) == 0 {
-		return []gpu.DType{gpu.F16}
-	}
-	return list
-}
-
 // attentions measures attention over pools of the size that the model's layers take.
 func (k *Kernels) attentions() ([]KernelResult, error) {
 	var results []KernelResult
-	for _, dtype := range k.kvTypes() {
+	for _, dtype := range k.KV {
 		for _, c := range attentionCases {
 			list, err := k.attention(dtype, c)
 			if err != nil {

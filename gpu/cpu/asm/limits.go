@@ -9,6 +9,7 @@ func (g *generator) limits() {
 	}
 	g.limitDot256()
 	g.limitDot512()
+	g.limitTiles()
 }
 
 // limitChains is how many registers hold a chain in the loops of a vector width.
@@ -79,6 +80,35 @@ func (g *generator) limitDot512() {
 			g.p("VPDPBUSD Z0, Z1, Z%d", 4+i)
 		}
 	})
+}
+
+// limitTiles writes products of tiles: T0 to T5 hold sums, T6 and T7 what is multiplied. They come
+// from one tile of zeros.
+func (g *generator) limitTiles() {
+	const name, sums = "limitTilesAMX", 6
+	g.function(name, "(config, zeros *byte, turns int)",
+		"adds a product of two tiles of bfloat16 to each tile of sums a turn.", 24)
+	g.p("MOVQ config+0(FP), DX")
+	g.p("MOVQ zeros+8(FP), SI")
+	g.p("MOVQ turns+16(FP), CX")
+	g.p("MOVQ $64, R10")
+	g.loadConfig("DX")
+	for tile := range sums + 2 {
+		g.loadTile(tile, "SI", "R10", 0)
+	}
+	g.label("%s_loop", name)
+	for tile := range sums {
+		g.dotTiles(tile, 6, 7)
+	}
+	g.p("DECQ CX")
+	g.p("JNZ %s_loop", name)
+	g.releaseTiles()
+	g.p("RET")
+	g.function("limitTilesCode", "() (address uintptr)",
+		"is where the code of "+name+" lies, for the test that reads it.", 8)
+	g.p("LEAQ ·%s(SB), AX", name)
+	g.p("MOVQ AX, address+0(FP)")
+	g.p("RET")
 }
 
 // limitAhead is how far before its use the reading loop asks for a line.
