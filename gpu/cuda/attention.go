@@ -67,8 +67,8 @@ func (d *Device) plan(a *gpu.AttentionArgs, pool *kv) (*planned, error) {
 		}
 	}
 	p := planned{plan: &kernels.Plan{}, shape: pool.shape, window: a.Window, sinks: a.Sinks}
-	p.plan.Make(kernels.Batch{Shape: pool.shape, Window: a.Window, Sinks: a.Sinks,
-		Sequences: a.Sequences})
+	p.plan.Make(kernels.Batch{Shape: pool.shape, Shared: d.info.SharedPerBlock, Window: a.Window,
+		Sinks: a.Sinks, Sequences: a.Sequences})
 	arena, err := d.arena(room(len(p.plan.Words)))
 	if err != nil {
 		return nil, fmt.Errorf("attention over %d sequences: %w", len(a.Sequences), err)

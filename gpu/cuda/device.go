@@ -109,9 +109,9 @@ func (d *Device) load() error {
 		if err != nil {
 			return err
 		}
-		if k.Shared > withoutAsking && k.Shared <= d.info.SharedPerBlock {
-			if err := d.driver.SetShared(f, k.Shared); err != nil {
-				return fmt.Errorf("kernel %s: %d bytes of shared memory: %w", k.Name, k.Shared, err)
+		if shared := min(k.Shared, d.info.SharedPerBlock); shared > withoutAsking {
+			if err := d.driver.SetShared(f, shared); err != nil {
+				return fmt.Errorf("kernel %s: %d bytes of shared memory: %w", k.Name, shared, err)
 			}
 		}
 		d.functions = append(d.functions, f)

@@ -60,13 +60,13 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
       {39, 2048},                  // threads of a multiprocessor
       {40, 3},                     // copy engines
       {41, 1},                     // one address space
-      {81, 228 << 10},             // shared memory of a multiprocessor
       {82, 65536},
-      {97, kMaxShared},            // shared memory of a block that asks
   };
   const auto found = known.find(attribute);
   *value = attribute == 75   ? machine().capability / 10
            : attribute == 76 ? machine().capability % 10
+           : attribute == 81 ? machine().shared + 1024  // of a multiprocessor
+           : attribute == 97 ? machine().shared         // of a block that asks
            : found != known.end() ? found->second
                                   : 0;
   return 0;

@@ -99,7 +99,7 @@ static constexpr int kMostShared = 8;  // the attribute's number
 EXPORT int cuFuncSetAttribute(Function* f, int attribute, int value) {
   ENTER(call);
   if (attribute != kMostShared) return 0;
-  if (value < 0 || value > kMaxShared) return kInvalidValue;
+  if (value < 0 || value > machine().shared) return kInvalidValue;
   f->most_shared = value;
   return 0;
 }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
+
 namespace emulator {
 
 static int64_t setting(const char* name, int64_t otherwise) {
@@ -31,6 +33,8 @@ Machine::Machine() {
   seed = random_state = static_cast<uint32_t>(setting("ENGINE_EMULATOR_SEED", 0));
   memory = static_cast<size_t>(setting("ENGINE_EMULATOR_MEMORY", 2048)) << 20;
   capability = static_cast<int>(setting("ENGINE_EMULATOR_CAPABILITY", 90));
+  const int64_t shared = setting("ENGINE_EMULATOR_SHARED", kMaxShared >> 10) << 10;
+  this->shared = static_cast<int>(std::clamp<int64_t>(shared, kSharedWithoutAsking, kMaxShared));
   int64_t count = setting("ENGINE_EMULATOR_DEVICES", 1);
   count = count < 0 ? 0 : count > kMostDevices ? kMostDevices : count;
   devices.resize(static_cast<size_t>(count));

@@ -142,6 +142,7 @@ struct Machine {
   uint32_t seed = 0, random_state = 0;
   size_t memory = 0;
   int capability = 90;
+  int shared = kMaxShared;  // of a block, in bytes
   std::vector<Device> devices;
   std::map<uintptr_t, Allocation> allocations;
   std::map<uintptr_t, size_t> pinned, registered;

@@ -28,6 +28,8 @@ const (
 	planPages     = 9
 	planHeader    = 16
 	tileRows      = 64
+	splitKeys     = 512
+	groupRows     = 16
 	partExtra     = 4
 )
 
@@ -62,6 +64,15 @@ func fast(c *call, family string) view {
 	return v
 }
 
+// room sees that the launch gives a tensor core kernel the shared memory that it touches: queries,
+// tiles of keys and values, and of rows that see several splits the sums.
+func (v *view) room(rows, stages, sums int) {
+	if bytes := 2*rows*v.dim + stages*4*tileRows*v.dim + 4*sums*v.dim; stages < 1 ||
+		stages > 2 || bytes > v.shared {
+		panic(broken(illegalAddress))
+	}
+}
+
 func (v *view) rest(words uint64) {
 	v.scale, v.cap, v.window, v.sinks = v.float(), v.float(), v.int(), v.int()
 	v.plan = words
@@ -72,10 +83,21 @@ func (v *view) word(i int) int { return int(v.ints(v.plan+4*uint64(i), 1)[0]) }
 
 func attendPrefill(c *call) {
 	v := fast(c, "attend_prefill")
+	stages, sums := v.int(), v.ptr()
 	for i := range v.word(0) {
 		at := v.word(planTileList) + 2*i
 		sequence, first := v.word(at), v.word(at+1)
 		rows := v.word(v.word(planSequences) + 4*sequence + 1)
+		end := v.word(v.word(planSequences)+4*sequence+2) + min(first+tileRows, rows)
+		switch size := v.heads * tileRows * v.dim; {
+		case end <= splitKeys:
+			v.room(tileRows, stages, 0)
+		case sums == 0:
+			v.room(tileRows, stages, tileRows)
+		default:
+			v.room(tileRows, stages, 0)
+			v.row(sums, gpu.F32, i*size, size)
+		}
 		for r := first; r < min(first+tileRows, rows); r++ {
 			v.attend(sequence, r, nil)
 		}
@@ -85,6 +107,7 @@ func attendPrefill(c *call) {
 // attendDecode leaves the whole result in the first part of each row and nothing in the others.
 func attendDecode(c *call) {
 	v := fast(c, "attend_decode")
+	v.room(groupRows, v.int(), 0)
 	scratch := v.dst
 	last := -1
 	for i := range v.word(1) {

@@ -20,6 +20,8 @@ type Options struct {
 	Seed uint64
 	// Memory is the device's, in bytes; 0 means 1 GiB.
 	Memory int64
+	// Shared is the most shared memory of a block, in bytes; 0 means 227 KiB.
+	Shared int
 	// Fail is asked before each call, by the driver's name of it, and answers its code, 0 for none.
 	Fail func(call string) int
 	// OutRate and KernelTime are of the virtual clock: bytes a second from device to host, seconds
@@ -95,6 +97,9 @@ type event struct {
 func New(o Options) (driver.Driver, *Driver) {
 	if o.Memory == 0 {
 		o.Memory = 1 << 30
+	}
+	if o.Shared == 0 {
+		o.Shared = 227 << 10
 	}
 	if o.OutRate == 0 {
 		o.OutRate = linkRate
@@ -211,7 +216,7 @@ func (f *Driver) step(s *stream, w work) int {
 
 // Open implements driver.Devices.
 func (f *Driver) Open() (driver.Info, error) {
-	return driver.Info{Name: "fake", Major: 9, Processors: 1, SharedPerBlock: 227 << 10,
+	return driver.Info{Name: "fake", Major: 9, Processors: 1, SharedPerBlock: f.options.Shared,
 		Memory: f.options.Memory, Devices: 1, MatrixProducts: "fake"}, f.call("cuInit")
 }
 

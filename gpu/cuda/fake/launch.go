@@ -62,6 +62,9 @@ func (f *Driver) SetShared(fn driver.Function, bytes int) error {
 	if fn < 1 || int(fn) > len(f.kernels) {
 		return driver.Check("cuFuncSetAttribute", invalidHandle)
 	}
+	if bytes < 0 || bytes > f.options.Shared {
+		return driver.Check("cuFuncSetAttribute", invalidValue)
+	}
 	f.kernels[fn-1].shared = bytes
 	return nil
 }
@@ -94,7 +97,8 @@ func (f *Driver) launch(s driver.Stream, l *driver.Launch) error {
 		len(l.Params) != len(k.params):
 		return driver.Check(name, invalidValue)
 	}
-	c := &call{driver: f, kernel: k, params: append([]uint64(nil), l.Params...), grid: l.Grid}
+	c := &call{driver: f, kernel: k, params: append([]uint64(nil), l.Params...), grid: l.Grid,
+		shared: int(l.Shared)}
 	return f.give(name, s, work{what: k.name, cost: f.options.KernelTime,
 		run: func(*stream) int { return c.run() }})
 }
@@ -106,6 +110,7 @@ type call struct {
 	params []uint64
 	next   int
 	grid   [3]uint32
+	shared int
 }
 
 // broken is what a twin panics with when it touches memory that is not there.

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/kvrelay/engine/gpu"
@@ -16,9 +17,12 @@ const (
 	groupRows      = 16 // query heads of one key head that one block of decode takes
 )
 
-// Fast says whether the tensor core kernels take a pool: else the kernel for any shape does.
-func Fast(s gpu.KVShape) bool {
-	return (s.DType == gpu.F16 || s.DType == gpu.BF16) && slices.Contains(headDims[:], s.HeadDim)
+// Fast says whether the tensor core kernels take a pool, where a block may have so many bytes of
+// shared memory: else the kernel for any shape does, for prompts and decode alike.
+func Fast(s gpu.KVShape, shared int) bool {
+	return (s.DType == gpu.F16 || s.DType == gpu.BF16) && slices.Contains(headDims[:], s.HeadDim) &&
+		attentionRoom(false, s.HeadDim, true, shared).fits() &&
+		attentionRoom(true, s.HeadDim, false, shared).fits()
 }
 
 // The words of a plan's header.
@@ -43,12 +47,14 @@ type Plan struct {
 	Words []int32
 
 	tiles, items, rows, any int
-	long                    bool // a prefill row sees more than one split
+	prefill, decode         room
 }
 
 // Batch is what a plan depends on.
 type Batch struct {
-	Shape         gpu.KVShape
+	Shape gpu.KVShape
+	// Shared is the most bytes of shared memory that a block may have on the device.
+	Shared        int
 	Window, Sinks int
 	Sequences     []gpu.AttentionSequence
 }
@@ -57,13 +63,13 @@ type Batch struct {
 type planner struct {
 	Batch
 	sequences, tiles, items, rows, any, pages []int32
-	long                                      bool
+	long                                      bool // a prefill row sees more than one split
 }
 
 // Make replaces the plan by that of a batch, and reuses its memory.
 func (p *Plan) Make(b Batch) {
 	w := planner{Batch: b}
-	fast := Fast(b.Shape)
+	fast := Fast(b.Shape, b.Shared)
 	for i, s := range b.Sequences {
 		w.sequences = append(w.sequences, int32(s.FirstRow), int32(s.Rows), int32(s.Start),
 			int32(len(w.pages)))
@@ -82,7 +88,8 @@ func (p *Plan) Make(b Batch) {
 	w.balance()
 	p.tiles, p.items = len(w.tiles)/2, len(w.items)/2
 	p.rows, p.any = len(w.rows)/4, len(w.any)/2
-	p.long = w.long
+	p.prefill = attentionRoom(false, b.Shape.HeadDim, w.long, b.Shared)
+	p.decode = attentionRoom(true, b.Shape.HeadDim, false, b.Shared)
 	p.Words = w.words(p.Words[:0])
 }
 
@@ -141,7 +148,16 @@ func (w *planner) words(words []int32) []int32 {
 }
 
 // ScratchFloats is how many float32 of scratch memory the launches need.
-func (p *Plan) ScratchFloats(heads, dim int) int { return p.items * heads * (dim + partialExtra) }
+func (p *Plan) ScratchFloats(heads, dim int) int {
+	floats := p.partials(heads, dim)
+	if p.prefill.far {
+		floats += p.tiles * heads * attentionTile * dim
+	}
+	return floats
+}
+
+// partials is how many of them the splits of decode take. The sums of prefill follow.
+func (p *Plan) partials(heads, dim int) int { return p.items * heads * (dim + partialExtra) }
 
 // partialExtra are the numbers beside a partial result: its maximum and its sum, and two to keep
 // the next one aligned to 16 bytes.
@@ -173,15 +189,21 @@ func (a Attention) Append(launches []Launch, t gpu.DType) []Launch {
 	if p.tiles > 0 {
 		l := launch(attendFast(false, s.DType, s.HeadDim), p.tiles, a.Heads,
 			attentionThreads(false, s.HeadDim))
-		l.Shared = uint32(attentionShared(false, s.HeadDim, p.long))
-		launches = append(launches, a.fast(l, a.Dst, t))
+		l.Shared = uint32(p.prefill.bytes)
+		l = a.fast(l, a.Dst, t, p.prefill)
+		sums := Address(0)
+		if p.prefill.far {
+			sums = a.Scratch + 4*Address(p.partials(a.Heads, s.HeadDim))
+		}
+		l.pointers(sums)
+		launches = append(launches, l)
 	}
 	if p.items > 0 {
 		groups := chunks(a.Heads/s.KVHeads, groupRows)
 		l := launch(attendFast(true, s.DType, s.HeadDim), p.items, s.KVHeads*groups,
 			attentionThreads(true, s.HeadDim))
-		l.Shared = uint32(attentionShared(true, s.HeadDim, false))
-		launches = append(launches, a.fast(l, a.Scratch, t))
+		l.Shared = uint32(p.decode.bytes)
+		launches = append(launches, a.fast(l, a.Scratch, t, p.decode))
 		c := launch(activation(attendCombine, t), p.rows, a.Heads, min(s.HeadDim, 128))
 		c.pointers(a.Dst, a.Scratch, a.Words).ints(a.Heads, s.HeadDim)
 		launches = append(launches, c)
@@ -190,10 +212,10 @@ func (a Attention) Append(launches []Launch, t gpu.DType) []Launch {
 }
 
 // fast adds the parameters of the tensor core kernels.
-func (a Attention) fast(l Launch, dst Address, t gpu.DType) Launch {
+func (a Attention) fast(l Launch, dst Address, t gpu.DType, r room) Launch {
 	l.pointers(dst, a.QKV, a.Layer).ints(int(t)).pointers(a.Words).
 		ints(a.Heads, a.Shape.KVHeads, a.Shape.PageSize).floats(a.Scale, a.Cap).
-		ints(a.Window, a.Sinks)
+		ints(a.Window, a.Sinks, r.stages)
 	return l
 }
 
@@ -205,18 +227,43 @@ func attentionThreads(decode bool, dim int) int {
 	return 128
 }
 
-// attentionShared is their shared memory: the queries, two tiles of keys and values, and the sums
-// over splits where a row may see several.
-func attentionShared(decode bool, dim int, long bool) int {
+// room is how the tensor core kernels lie in a block's shared memory. No number depends on it.
+type room struct {
+	// stages is for how many tiles of keys and values there is room: with two of them the next is
+	// copied while one is attended to. 0: the kernels do not fit.
+	stages int
+	far    bool // the sums over splits lie in scratch memory
+	bytes  int
+}
+
+func (r room) fits() bool { return r.stages > 0 }
+
+// attentionRoom is the fastest way that fits: queries, two tiles, and the sums over splits where a
+// row may see several; those sums, which are touched once a split, elsewhere; a single tile.
+func attentionRoom(decode bool, dim int, long bool, most int) room {
 	rows := attentionTile
 	if decode {
-		rows, long = groupRows, false
+		rows = groupRows
 	}
-	bytes := rows*dim*2 + 4*attentionTile*dim*2
-	if long {
-		bytes += rows * dim * 4
+	queries, tile, sums := rows*dim*2, 2*attentionTile*dim*2, rows*dim*4
+	if !long {
+		sums = 0
 	}
-	return bytes
+	for _, r := range []room{
+		{stages: 2, bytes: queries + 2*tile + sums},
+		{stages: 2, far: long, bytes: queries + 2*tile},
+		{stages: 1, far: long, bytes: queries + tile},
+	} {
+		if r.bytes <= most {
+			return r
+		}
+	}
+	return room{}
+}
+
+// attentionShared is the most that a launch asks for.
+func attentionShared(decode bool, dim int) int {
+	return attentionRoom(decode, dim, !decode, math.MaxInt).bytes
 }
 
 // anyShared is the shared memory of the kernel of any shape.

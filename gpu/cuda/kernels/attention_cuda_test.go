@@ -125,11 +125,13 @@ func (s *scene) attend(to, query []float64, sequence, head, position int) {
 	}
 }
 
-// run gives the device's result for a batch, all rows, with NaNs where nothing was written.
+// run gives the device's result for a batch, all rows, with NaNs where nothing was written. Scratch
+// memory is as large as is asked for, and no more.
 func (s *scene) run(d gpu.DType, qkv []float64, batch []gpu.AttentionSequence) []float64 {
 	s.Helper()
 	var plan kernels.Plan
-	plan.Make(kernels.Batch{Shape: s.shape, Window: s.window, Sinks: s.sinks, Sequences: batch})
+	plan.Make(kernels.Batch{Shape: s.shape, Shared: s.info.SharedPerBlock, Window: s.window,
+		Sinks: s.sinks, Sequences: batch})
 	bytes := s.rows * s.heads * s.shape.HeadDim * d.Bytes()
 	nan := make([]byte, bytes)
 	for i := range nan {
@@ -281,6 +283,38 @@ func TestChunksChangeNoBit(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedMemoryChangesNoBit: where blocks may have less shared memory, as on older and smaller
+// GPUs, the tensor core kernels give the same bits, for prompts with one split and more and for
+// decode. Below what any such GPU has, heads of 256 go to the kernel of any shape, which sums in an
+// order of its own.
+func TestSharedMemoryChangesNoBit(t *testing.T) {
+	for dim, limits := range map[int][]int{64: {48, 30}, 128: {163, 99, 48}, 256: {163, 99, 48}} {
+		t.Run(fmt.Sprint(dim), func(t *testing.T) {
+			r := open(t)
+			s := r.scene(gpu.KVShape{PageSize: 64, KVHeads: 1, HeadDim: dim, DType: gpu.BF16}, 2,
+				part{509, 67}, part{3, 70}, part{700, 1})
+			if dim == 128 {
+				s.window, s.sinks = 530, 5
+			}
+			qkv := r.numbers(gpu.BF16, s.rows*s.width())
+			want := s.run(gpu.BF16, qkv, s.batch)
+			s.check(s.String(), want, s.want(qkv), 5e-3)
+			for _, kib := range limits {
+				r.limit(kib << 10)
+				got := s.run(gpu.BF16, qkv, s.batch)
+				if kib == 48 && dim == 256 {
+					s.check(s.String(), got, s.want(qkv), 5e-3)
+				} else if !slices.Equal(encoded(got), encoded(want)) {
+					t.Errorf("%v: %d KiB of shared memory change the result", s, kib)
+				}
+			}
+		})
+	}
+}
+
+// encoded are the bits of bfloat16 numbers, NaNs included.
+func encoded(x []float64) []byte { return encode(gpu.BF16, x) }
 
 // TestPagesThatAreGone: pages that the window hides from every row may be missing.
 func TestPagesThatAreGone(t *testing.T) {

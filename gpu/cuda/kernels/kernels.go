@@ -50,8 +50,8 @@ type ID int
 type Kernel struct {
 	Name   string
 	Params []Type
-	// Shared is the most dynamic shared memory in bytes that a launch of it asks for. Above 48 KiB
-	// the driver must be told before the first launch.
+	// Shared is the most dynamic shared memory in bytes that a launch of it asks for, on a device
+	// that has so much. Above 48 KiB the driver must be told before the first launch.
 	Shared int
 }
 
@@ -141,8 +141,8 @@ var singles = [...]struct{ name, params string }{
 }
 
 const (
-	prefillParams = "pppipiiiffii"
-	decodeParams  = "pppipiiiffii"
+	prefillParams = "pppipiiiffiiip"
+	decodeParams  = "pppipiiiffiii"
 )
 
 func parameters(s string) (types []Type) {
@@ -175,7 +175,7 @@ func Table() []Kernel {
 		for _, t := range []gpu.DType{gpu.F16, gpu.BF16} {
 			for _, dim := range headDims {
 				all = append(all, Kernel{Name: fmt.Sprintf("%s_%v_%d", name, t, dim),
-					Params: parameters(params), Shared: attentionShared(decode, dim, true)})
+					Params: parameters(params), Shared: attentionShared(decode, dim)})
 			}
 		}
 	}

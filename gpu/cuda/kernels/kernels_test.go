@@ -70,15 +70,45 @@ func launches(t gpu.DType) map[string]Launch {
 	}
 	for _, dim := range []int{64, 128, 256, 48} {
 		shape.HeadDim = dim
-		var plan Plan
-		plan.Make(Batch{Shape: shape, Sequences: []gpu.AttentionSequence{
-			{Rows: 2000, Pages: make([]int32, 200)}, {FirstRow: 2000, Rows: 1, Start: 900,
-				Pages: make([]int32, 200)}}})
-		for i, l := range (Attention{Plan: &plan, Shape: shape, Heads: 8}).Append(nil, t) {
+		for i, l := range attention(shape, t, 2000, 227<<10) {
 			all["attention "+strconv.Itoa(dim)+" "+strconv.Itoa(i)] = l
 		}
 	}
 	return all
+}
+
+// attention is the launches of a prompt and a decode row, where blocks may have so much shared
+// memory.
+func attention(shape gpu.KVShape, t gpu.DType, rows, shared int) []Launch {
+	var plan Plan
+	plan.Make(Batch{Shape: shape, Shared: shared, Sequences: []gpu.AttentionSequence{
+		{Rows: rows, Pages: make([]int32, 200)}, {FirstRow: rows, Rows: 1, Start: 900,
+			Pages: make([]int32, 200)}}})
+	return Attention{Plan: &plan, Shape: shape, Heads: 8}.Append(nil, t)
+}
+
+// TestSharedMemory: on every generation of GPUs the tensor core kernels take each of their head
+// sizes, and no launch asks for more than there is. 48 KiB is less than any that can be used has.
+func TestSharedMemory(t *testing.T) {
+	const any = 1 // launches of the kernel of any shape
+	for _, limit := range []int{48, 99, 163, 227} {
+		for _, dim := range []int{64, 128, 256} {
+			shape := gpu.KVShape{Layers: 2, Pages: 4, PageSize: 16, KVHeads: 2, HeadDim: dim,
+				DType: gpu.BF16}
+			for _, rows := range []int{2, 512, 600} {
+				list := attention(shape, gpu.BF16, rows, limit<<10)
+				if fast := limit > 48 || dim < 256; (len(list) > any) != fast {
+					t.Errorf("%d KiB, heads of %d: %d launches", limit, dim, len(list))
+				}
+				for _, l := range list {
+					if int(l.Shared) > limit<<10 {
+						t.Errorf("%d KiB, heads of %d, %d rows: %s asks for %d bytes", limit, dim,
+							rows, Table()[l.Kernel].Name, l.Shared)
+					}
+				}
+			}
+		}
+	}
 }
 
 // TestLaunchesFitTheirKernels: what the builders pass is what the kernels take, within the bounds
@@ -117,11 +147,12 @@ func TestPlan(t *testing.T) {
 		DType: gpu.F16}
 	pages := make([]int32, 200)
 	var p Plan
-	p.Make(Batch{Shape: shape, Window: 600, Sinks: 3, Sequences: []gpu.AttentionSequence{
-		{FirstRow: 0, Rows: 130, Start: 0, Pages: pages},
-		{FirstRow: 130, Rows: 1, Start: 2999, Pages: pages},
-		{FirstRow: 131, Rows: 0, Start: 5, Pages: pages},
-		{FirstRow: 140, Rows: 64, Start: 1000, Pages: pages}}})
+	p.Make(Batch{Shape: shape, Shared: 227 << 10, Window: 600, Sinks: 3,
+		Sequences: []gpu.AttentionSequence{
+			{FirstRow: 0, Rows: 130, Start: 0, Pages: pages},
+			{FirstRow: 130, Rows: 1, Start: 2999, Pages: pages},
+			{FirstRow: 131, Rows: 0, Start: 5, Pages: pages},
+			{FirstRow: 140, Rows: 64, Start: 1000, Pages: pages}}})
 	word := func(list, i int) int32 { return p.Words[int(p.Words[list])+i] }
 	var tiles [][2]int32
 	for i := range p.tiles {

@@ -7,7 +7,7 @@ import (
 )
 
 // maxArgs is the most parameters of a kernel.
-const maxArgs = 13
+const maxArgs = 14
 
 // Address is a device address.
 type Address = uint64

@@ -4,15 +4,17 @@
 // A block has up to 64 query rows of one head.
 template <class T, int D>
 DEVICE void prefill(void* out, const void* qkv, const T* layer, int type, const int* words,
-                    const Shape& shape) {
+                    const Shape& shape, int stages, float* sums) {
   constexpr int kSlices = D > 128 ? 2 : 1;
   const Plan& plan = *(const Plan*)words;
   if (block_x() >= plan.tiles) return;
   const int* tile = words + plan.tile_list + 2 * block_x();
   const Sequence& sequence = ((const Sequence*)(words + plan.sequence_list))[tile[0]];
   const int head = block_y();
-  Attend<T, D, 4, kSlices> a(shape, Pages(words + plan.page_list + sequence.pages,
-                                          shape.page_size));
+  constexpr int kRows = Attend<T, D, 4, kSlices>::kRows;
+  if (sums) sums += ((int64_t)block_x() * blocks_y() + head) * kRows * D;
+  Attend<T, D, 4, kSlices> a(
+      shape, Pages(words + plan.page_list + sequence.pages, shape.page_size), stages, sums);
   a.layer = layer;
   a.kv_head = head / (shape.heads / shape.kv_heads);
   a.rows = least(a.kRows, sequence.rows - tile[1]);
@@ -41,7 +43,7 @@ DEVICE void prefill(void* out, const void* qkv, const T* layer, int type, const 
 // A block has one split of one row, and up to 16 of the query heads of one key head.
 template <class T, int D>
 DEVICE void decode(float* partial, const void* qkv, const T* layer, int type, const int* words,
-                   const Shape& shape) {
+                   const Shape& shape, int stages) {
   const Plan& plan = *(const Plan*)words;
   if (block_x() >= plan.items) return;
   const int* item = words + plan.item_list + 2 * block_x();
@@ -49,7 +51,8 @@ DEVICE void decode(float* partial, const void* qkv, const T* layer, int type, co
   const int group = shape.heads / shape.kv_heads;
   const int parts = (group + kGroupRows - 1) / kGroupRows;
   const int first = block_y() % parts * kGroupRows;
-  Attend<T, D, 1, 4> a(shape, Pages(words + plan.page_list + sequence.pages, shape.page_size));
+  Attend<T, D, 1, 4> a(
+      shape, Pages(words + plan.page_list + sequence.pages, shape.page_size), stages, nullptr);
   a.layer = layer;
   a.kv_head = block_y() / parts;
   a.rows = least(kGroupRows, group - first);
@@ -81,16 +84,17 @@ DEVICE void decode(float* partial, const void* qkv, const T* layer, int type, co
 #define MAKE_DIM(name, T, D)                                                                    \
   KERNEL((D > 128 ? 256 : 128), attend_prefill_##name##_##D,                                    \
          (void* out, const void* qkv, const T* layer, int type, const int* words, int heads,    \
-          int kv_heads, int page_size, float scale, float cap, int window, int sinks)) {        \
+          int kv_heads, int page_size, float scale, float cap, int window, int sinks,           \
+          int stages, float* sums)) {                                                           \
     prefill<T, D>(out, qkv, layer, type, words,                                                 \
-                  Shape{heads, kv_heads, page_size, scale, cap, window, sinks});                \
+                  Shape{heads, kv_heads, page_size, scale, cap, window, sinks}, stages, sums);  \
   }                                                                                             \
   KERNEL(128, attend_decode_##name##_##D,                                                       \
          (float* partial, const void* qkv, const T* layer, int type, const int* words,          \
           int heads, int kv_heads, int page_size, float scale, float cap, int window,           \
-          int sinks)) {                                                                         \
+          int sinks, int stages)) {                                                             \
     decode<T, D>(partial, qkv, layer, type, words,                                              \
-                 Shape{heads, kv_heads, page_size, scale, cap, window, sinks});                 \
+                 Shape{heads, kv_heads, page_size, scale, cap, window, sinks}, stages);         \
   }
 #define MAKE(name, T) MAKE_DIM(name, T, 64) MAKE_DIM(name, T, 128) MAKE_DIM(name, T, 256)
 #ifdef ENGINE_FEW

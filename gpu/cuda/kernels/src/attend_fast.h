@@ -2,7 +2,8 @@
 // keys and values copied asynchronously one tile ahead. Prefill takes 64 rows of one head, decode
 // the heads of one row that share a key head. Both are this code, so that they give the same bits:
 // a warp has 16 rows, and with several warps to the same rows each does the scores by itself and
-// owns a slice of the output's columns.
+// owns a slice of the output's columns. Where a block may have little shared memory there is room
+// for one tile, and the next is copied when all are done with it; no number changes by that.
 #pragma once
 #include "attention.h"
 
@@ -18,9 +19,11 @@ struct Attend {
   static constexpr int kColumns = D / SLICES / 8;  // blocks of 8 columns that a warp owns
   static constexpr bool kKeep = D <= 128;          // queries stay in registers
 
-  // Where things are in shared memory: queries, two tiles of keys, two of values, folded sums.
+  // Where things are in shared memory: queries, `stages` tiles of keys and as many of values. The
+  // folded sums follow, or lie in the device's memory.
   uint32_t queries, keys, values;
   float* folded;
+  const int stages;  // 1 or 2
 
   const Shape& shape;
   const Pages pages;
@@ -34,12 +37,14 @@ struct Attend {
   float o[kColumns][4];
   uint32_t q[kKeep ? D / 16 : 1][4];
 
-  DEVICE_METHOD Attend(const Shape& shape_, const Pages& pages_) : shape(shape_), pages(pages_) {
+  // sums are the block's folded sums in the device's memory; nullptr: they are shared.
+  DEVICE_METHOD Attend(const Shape& shape_, const Pages& pages_, int stages_, float* sums)
+      : stages(stages_), shape(shape_), pages(pages_) {
     unsigned char* room = dynamic_shared();
     queries = shared_address(room);
     keys = queries + kRows * kRowBytes;
-    values = keys + 2 * kTileBytes;
-    folded = (float*)(room + kRows * kRowBytes + 4 * kTileBytes);
+    values = keys + stages * kTileBytes;
+    folded = sums ? sums : (float*)(room + kRows * kRowBytes + 2 * stages * kTileBytes);
   }
 
   DEVICE_METHOD int warp_row() const { return thread_x() / WARP / SLICES; }
@@ -208,9 +213,9 @@ struct Attend {
     int t = shape.next(from, first_position);
     if (t < to) fetch(t, 0);
     bool first = true;
-    for (int buffer = 0; t < to; buffer ^= 1) {
+    for (int buffer = 0; t < to; buffer ^= stages - 1) {
       const int next = shape.next(t + 1, first_position);
-      if (next < to) {
+      if (next < to && stages > 1) {
         fetch(next, buffer ^ 1);
         copy_wait<1>();
       } else {
@@ -223,6 +228,7 @@ struct Attend {
       first = false;
       take(t, buffer);
       sync_block();
+      if (next < to && stages == 1) fetch(next, buffer);
       const bool ends = next >= to || next / kTilesOfSplit != t / kTilesOfSplit;
       if (ends) end_split();
       if (ends && many) {
