@@ -162,17 +162,17 @@ func (d *Device) Close() error {
 
 // scratch is what one worker needs for itself.
 type scratch struct {
-	call       tile                          // the arguments of the kernel being called
-	init, out  [tileRows * panelRows]float32 // start and result of a ragged tile
-	gates, ups [tileRows][gatedWidth]float32 // of one tile
-	squares    [normLanes]float64
+	*vectors
+	call    tile // the arguments of the kernel being called
+	squares [normLanes]float64
 
-	// Attention: scores of the lines of one tile, and state of all lines of a task.
-	scores    [tileRows * scoreStride]float32
+	// Attention: state of all lines of a task, and what its kernels go through.
 	tops      [attentionLines]float32
 	totals    [attentionLines]float32
 	panels    [attentionBlock + 1]keyPanel // of one block of positions
-	stretches [attentionBlock + 1]stretch  // of one call
+	stretches [attentionBlock + 1]stretch  // of one call, or of the calls of one block
+	stairs    [tileRows]unsafe.Pointer     // of one call
+	queries   []float32                    // [attentionLines][head]
 	output    []float32                    // [attentionLines][padded head]
 
 	softmax softmaxCall
@@ -201,11 +201,21 @@ type scratch struct {
 	amxCall amxCall
 }
 
+// vectors are what kernels load and store whole vectors of. It lies where no vector crosses a line
+// of the cache, and has no Go pointers in it.
+type vectors struct {
+	init, out  [tileRows * panelRows]float32   // start and result of a ragged tile
+	gates, ups [tileRows][gatedWidth]float32   // of one tile
+	scores     [tileRows * scoreStride]float32 // of attention, of the lines of one tile
+}
+
 // newScratch aligns what kernels load in whole vectors.
 func newScratch() *scratch {
 	m := newMemory(int(unsafe.Sizeof(quantScratch{})))
 	planes := newMemory(int(unsafe.Sizeof(tdpScratch{})))
-	return &scratch{quant: (*quantScratch)(m.at(0)), tdp: (*tdpScratch)(planes.at(0))}
+	v := newMemory(int(unsafe.Sizeof(vectors{})))
+	return &scratch{vectors: (*vectors)(v.at(0)), quant: (*quantScratch)(m.at(0)),
+		tdp: (*tdpScratch)(planes.at(0))}
 }
 
 // forget drops the addresses of the last call: they may lie in memory that is unmapped one day, and
@@ -214,6 +224,7 @@ func (s *scratch) forget() {
 	s.call = tile{}
 	clear(s.panels[:])
 	clear(s.stretches[:])
+	clear(s.stairs[:])
 	s.unpack, s.widen, s.tile = unpackCall{}, floatCall{}, quantTile{}
 	s.widening = widenCall{}
 	s.tdpTile, s.planes, s.amxCall = tdpTile{}, tdpWiden{}, amxCall{}

@@ -34,6 +34,11 @@ func tileF32x5AVX2(t *tile)
 //go:noescape
 func tileF32x6AVX2(t *tile)
 
+// climbF32AVX2 is tileF32x6AVX2 that climbs stairs.
+//
+//go:noescape
+func climbF32AVX2(t *tile)
+
 // wideF32AVX2 computes one row of four F32 panels.
 //
 //go:noescape
@@ -69,6 +74,11 @@ func tileF16x5AVX2(t *tile)
 //go:noescape
 func tileF16x6AVX2(t *tile)
 
+// climbF16AVX2 is tileF16x6AVX2 that climbs stairs.
+//
+//go:noescape
+func climbF16AVX2(t *tile)
+
 // wideF16AVX2 computes one row of four F16 panels.
 //
 //go:noescape
@@ -103,6 +113,11 @@ func tileBF16x5AVX2(t *tile)
 //
 //go:noescape
 func tileBF16x6AVX2(t *tile)
+
+// climbBF16AVX2 is tileBF16x6AVX2 that climbs stairs.
+//
+//go:noescape
+func climbBF16AVX2(t *tile)
 
 // wideBF16AVX2 computes one row of four BF16 panels.
 //
@@ -219,6 +234,16 @@ func tileF32x14AVX512(t *tile)
 //go:noescape
 func pairF32x14AVX512(t *tile)
 
+// climbF32AVX512 is tileF32x14AVX512 that climbs stairs.
+//
+//go:noescape
+func climbF32AVX512(t *tile)
+
+// climbPairF32AVX512 is pairF32x14AVX512 that climbs stairs.
+//
+//go:noescape
+func climbPairF32AVX512(t *tile)
+
 // wideF32AVX512 computes one row of four F32 panels.
 //
 //go:noescape
@@ -334,6 +359,16 @@ func tileF16x14AVX512(t *tile)
 //go:noescape
 func pairF16x14AVX512(t *tile)
 
+// climbF16AVX512 is tileF16x14AVX512 that climbs stairs.
+//
+//go:noescape
+func climbF16AVX512(t *tile)
+
+// climbPairF16AVX512 is pairF16x14AVX512 that climbs stairs.
+//
+//go:noescape
+func climbPairF16AVX512(t *tile)
+
 // wideF16AVX512 computes one row of four F16 panels.
 //
 //go:noescape
@@ -448,6 +483,16 @@ func tileBF16x14AVX512(t *tile)
 //
 //go:noescape
 func pairBF16x14AVX512(t *tile)
+
+// climbBF16AVX512 is tileBF16x14AVX512 that climbs stairs.
+//
+//go:noescape
+func climbBF16AVX512(t *tile)
+
+// climbPairBF16AVX512 is pairBF16x14AVX512 that climbs stairs.
+//
+//go:noescape
+func climbPairBF16AVX512(t *tile)
 
 // wideBF16AVX512 computes one row of four BF16 panels.
 //
@@ -1456,6 +1501,27 @@ var pairsAVX512 = tileTable{
 		12: pairBF16x12AVX512,
 		14: pairBF16x14AVX512,
 	},
+}
+
+// climbAVX2 are kernels by type.
+var climbAVX2 = [plainTypes]tileKernel{
+	gpu.F32:  climbF32AVX2,
+	gpu.F16:  climbF16AVX2,
+	gpu.BF16: climbBF16AVX2,
+}
+
+// climbAVX512 are kernels by type.
+var climbAVX512 = [plainTypes]tileKernel{
+	gpu.F32:  climbF32AVX512,
+	gpu.F16:  climbF16AVX512,
+	gpu.BF16: climbBF16AVX512,
+}
+
+// climbPairAVX512 are kernels by type.
+var climbPairAVX512 = [plainTypes]tileKernel{
+	gpu.F32:  climbPairF32AVX512,
+	gpu.F16:  climbPairF16AVX512,
+	gpu.BF16: climbPairBF16AVX512,
 }
 
 // quantAVX2 are kernels by kind and rows.

@@ -34,6 +34,13 @@ type tile struct {
 	ldi   uintptr
 	rest  int      // how many stretches of b follow the first
 	next  *stretch // the first of those; kernels count both down and up
+	shift uintptr  // of the stretches that follow, and of the stairs
+
+	// The climbing kernels go on behind all stretches: row first and those below it by the panel at
+	// stairs[0], row first+1 and those below it by the one at stairs[1], and so on. first is at
+	// least 1.
+	stairs       *[tileRows]unsafe.Pointer
+	first, steps int
 }
 
 // stretch is the next k steps of b, where they do not follow the ones before in memory.
@@ -49,8 +56,10 @@ type softmaxCall struct {
 	lines      int
 	top, total *float32 // those of the lines
 	scale      float32
-	correction [softmaxLines]float32
-	_          [softmaxLines]float32 // the lines' sums, for the kernel's own use
+	correction [softmaxLines]float32 // for the kernel's own use, and behind it the lines' sums
+	_          [softmaxLines]float32
+	output     *float32 // what was summed up so far, of line after line: it takes the new scale
+	width      int      // of a line of it, a multiple of panelRows
 }
 
 // softmaxLines is the most lines of one call.
@@ -59,14 +68,18 @@ const softmaxLines = 16
 // eachLine is softmax by a function for one line.
 func eachLine(
 	step func(*[attentionBlock]float32, float32, *softLine) float32,
+	scale func([]float32, float32),
 ) func(*softmaxCall) {
 	return func(c *softmaxCall) {
 		tops, totals := unsafe.Slice(c.top, c.lines), unsafe.Slice(c.total, c.lines)
 		for i := range c.lines {
 			scores := unsafe.Add(unsafe.Pointer(c.scores), i*scoreStride*4)
 			line := softLine{tops[i], totals[i]}
-			c.correction[i] = step((*[attentionBlock]float32)(scores), c.scale, &line)
+			correction := step((*[attentionBlock]float32)(scores), c.scale, &line)
 			tops[i], totals[i] = line.top, line.total
+			if correction != 1 {
+				scale(unsafe.Slice(c.output, c.lines*c.width)[i*c.width:][:c.width], correction)
+			}
 		}
 	}
 }
@@ -87,6 +100,8 @@ type micro struct {
 	tiles         tileTable              // one panel, every height up to tall
 	pairs         tileTable              // pairPanels panels; empty where one panel is as good
 	wide          [plainTypes]tileKernel // one row, widePanels panels
+	climbing      [plainTypes]tileKernel // tall rows that climb stairs; nil where there are none
+	climbingPairs [plainTypes]tileKernel // the same for pairPanels panels
 	sumSquares    func(lanes *[normLanes]float64, x []float32)
 	scaleWeighted func(dst, x, weight []float32, n norm)
 	scaleRow      func(x []float32, f float32)
@@ -108,7 +123,7 @@ func goMicro() *micro {
 		sumSquares:    sumSquares,
 		scaleWeighted: scaleWeighted,
 		scaleRow:      scaleRow,
-		softmax:       eachLine(softmaxStep),
+		softmax:       eachLine(softmaxStep, scaleRow),
 		gates:         [...]func(dst, gate, up []float32){gateSiLU, gateGELU},
 		rotate:        rotate,
 		narrow:        [...]func(dst []uint16, src []float32){nil, narrowHalf, narrowBfloat},
@@ -190,7 +205,7 @@ func tileGo(t *tile, rows int, shift uintptr, widen func(unsafe.Pointer) lanes) 
 	part := tilePart{t: t, rows: rows, widen: widen}
 	part.add(&sums, stretch{unsafe.Add(t.b, shift), t.k})
 	for _, s := range unsafe.Slice(t.next, t.rest) {
-		part.add(&sums, stretch{unsafe.Add(s.b, shift), s.k})
+		part.add(&sums, stretch{unsafe.Add(s.b, t.shift+shift), s.k})
 	}
 	for r := range rows {
 		*(*[panelRows]float32)(unsafe.Add(t.c, uintptr(r)*t.ldc)) = sums[r]

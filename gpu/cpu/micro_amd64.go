@@ -32,10 +32,11 @@ func avx2Micro() *micro {
 		tall:          6,
 		tiles:         tilesAVX2,
 		wide:          [...]tileKernel{wideF32AVX2, wideF16AVX2, wideBF16AVX2},
+		climbing:      climbAVX2,
 		sumSquares:    sumSquaresFast,
 		scaleWeighted: scaleWeightedFast,
 		scaleRow:      scaleRowFast,
-		softmax:       eachLine(softmaxStepAVX2),
+		softmax:       eachLine(softmaxStepAVX2, scaleRowFast),
 		gates: [...]func(dst, gate, up []float32){
 			gpu.SiLU:     gateFast(8, gateSiLUAVX2, gateSiLU),
 			gpu.GELUTanh: gateFast(8, gateGELUAVX2, gateGELU),
@@ -80,6 +81,7 @@ func avx512Micro() *micro {
 	m := avx2Micro()
 	m.name, m.tall = AVX512, tileRows
 	m.tiles, m.pairs = tilesAVX512, pairsAVX512
+	m.climbing, m.climbingPairs = climbAVX512, climbPairAVX512
 	m.softmax = softmaxAVX512
 	m.widenPanel, m.widenRow = widenPanelAVX512, widenRowAVX512
 	m.gates = [...]func(dst, gate, up []float32){

@@ -39,8 +39,9 @@ func main() {
 		"import \"github.com/kvrelay/engine/gpu\"\n")
 	for _, t := range []string{"F32", "F16", "BF16"} {
 		for rows := 1; rows <= 6; rows++ {
-			g.tile(t, rows)
+			g.tile(t, rows, false)
 		}
+		g.tile(t, 6, true)
 		g.wide(t)
 	}
 	g.tiles512()
@@ -95,6 +96,15 @@ func (g *generator) tables() string {
 	table("tilesAVX2", "tile", "AVX2", []int{1, 2, 3, 4, 5, 6})
 	table("tilesAVX512", "tile", "AVX512", heights512)
 	table("pairsAVX512", "pair", "AVX512", heights512)
+	for _, name := range []string{"climbAVX2", "climbAVX512", "climbPairAVX512"} {
+		kind, isa, _ := strings.Cut(name, "AVX")
+		fmt.Fprintf(&t, "\n// %s are kernels by type.\n", name)
+		fmt.Fprintf(&t, "var %s = [plainTypes]tileKernel{\n", name)
+		for _, dtype := range []string{"F32", "F16", "BF16"} {
+			fmt.Fprintf(&t, "\tgpu.%s: %s%sAVX%s,\n", dtype, kind, dtype, isa)
+		}
+		fmt.Fprintf(&t, "}\n")
+	}
 	g.quantTables(&t)
 	g.tdpTables(&t)
 	g.amxTables(&t)
@@ -112,6 +122,8 @@ const (
 	fieldK, fieldA, fieldLDA, fieldB, fieldLDB = 0, 8, 16, 24, 32
 	fieldPanel, fieldC, fieldLDC               = 40, 48, 56
 	fieldInit, fieldLDI, fieldRest, fieldNext  = 64, 72, 80, 88
+	fieldShift, fieldStairs                    = 96, 104
+	fieldFirst, fieldSteps                     = 112, 120
 )
 
 // nextStretch writes what follows a loop over CX steps of b in DI: on to the next stretch of b, or
@@ -121,6 +133,7 @@ func (g *generator) nextStretch(name string, then func()) {
 	g.p("JLT %s_out", name)
 	g.p("MOVQ %d(AX), DX", fieldNext)
 	g.p("MOVQ (DX), DI")
+	g.p("ADDQ %d(AX), DI", fieldShift)
 	g.p("MOVQ 8(DX), CX")
 	g.p("ADDQ $16, %d(AX)", fieldNext)
 	then()
@@ -133,9 +146,13 @@ const unroll = 4
 
 // tile writes the kernel of rows × 16 outputs. Y4… hold two accumulators a row; each output is one
 // FMA chain over k. Y0 and Y1 hold a panel's 16 weights, Y2 and Y3 an activation in all lanes.
-func (g *generator) tile(dtype string, rows int) {
+func (g *generator) tile(dtype string, rows int, climbs bool) {
 	name := fmt.Sprintf("tile%sx%dAVX2", dtype, rows)
-	g.function(name, "(t *tile)", fmt.Sprintf("computes %d rows of one %s panel.", rows, dtype), 8)
+	doc := fmt.Sprintf("computes %d rows of one %s panel.", rows, dtype)
+	if climbs {
+		name, doc = fmt.Sprintf("climb%sAVX2", dtype), "is "+name+" that climbs stairs."
+	}
+	g.function(name, "(t *tile)", doc, 8)
 	g.p("MOVQ t+0(FP), AX")
 	g.p("MOVQ %d(AX), BX", fieldInit)
 	g.p("MOVQ %d(AX), DX", fieldLDI)
@@ -160,7 +177,7 @@ func (g *generator) tile(dtype string, rows int) {
 			g.p("PREFETCHT0 %d(DI)", aheadWide+at)
 		}
 		for u := range steps {
-			g.tileStep(dtype, rows, u)
+			g.tileRows(dtype, [2]int{0, rows}, u)
 		}
 		g.p("ADDQ $%d, SI", 4*steps)
 		g.p("ADDQ $%d, R9", 4*steps)
@@ -171,6 +188,13 @@ func (g *generator) tile(dtype string, rows int) {
 		}
 	})
 	g.nextStretch(name, func() {})
+	if climbs {
+		g.climb(name, rows, func(first int) {
+			g.tileRows(dtype, [2]int{first, rows}, 0)
+			g.p("ADDQ $4, SI")
+			g.p("ADDQ $4, R9")
+		})
+	}
 	g.p("MOVQ %d(AX), DX", fieldC)
 	g.p("MOVQ %d(AX), R11", fieldLDC)
 	for r := range rows {
@@ -205,12 +229,32 @@ func (g *generator) loopBy(name string, turn int, body func(steps int)) {
 	g.label("%s_done", name)
 }
 
-// tileStep writes step u of an unrolled turn.
-func (g *generator) tileStep(dtype string, rows, u int) {
+// climb writes the way up the stairs of a tile, whose first rows stay behind: body writes a step of
+// rows from a first one on, whose weights lie at DI. CX, DX, R10 and R12 are free by then.
+func (g *generator) climb(name string, rows int, body func(first int)) {
+	g.p("MOVQ %d(AX), DX", fieldStairs)
+	g.p("MOVQ %d(AX), CX", fieldFirst)
+	g.p("MOVQ %d(AX), R10", fieldSteps)
+	for first := 1; first < rows; first++ {
+		g.p("CMPQ CX, $%d", first)
+		g.p("JGT %s_stair%d", name, first)
+		g.p("DECQ R10")
+		g.p("JLT %s_top", name)
+		g.p("MOVQ (DX), DI")
+		g.p("ADDQ %d(AX), DI", fieldShift)
+		g.p("ADDQ $8, DX")
+		body(first)
+		g.label("%s_stair%d", name, first)
+	}
+	g.label("%s_top", name)
+}
+
+// tileRows writes step u of an unrolled turn for some rows.
+func (g *generator) tileRows(dtype string, rows [2]int, u int) {
 	b := [unroll]string{"(DI)", "(DI)(R10*1)", "(DI)(R10*2)", "(DI)(R12*1)"}[u]
 	g.load(dtype, b, 0, "Y0")
 	g.load(dtype, b, 8, "Y1")
-	for r := range rows {
+	for r := rows[0]; r < rows[1]; r++ {
 		base, index := "(SI)", r
 		if r >= 3 {
 			base, index = "(R9)", r-3

@@ -23,8 +23,9 @@ func (g *generator) loadExpConstants() {
 	}
 }
 
-// exps writes the exponentials of n vectors, each step by step as exp32 does.
-func (g *generator) exps(n int) {
+// exps writes the exponentials of n vectors, each step by step as exp32 does. Without a bound above
+// no argument may be greater than zero.
+func (g *generator) exps(n int, bound bool) {
 	each := func(format string, of func(i int) []any) {
 		for i := range n {
 			g.p(format, of(i)...)
@@ -52,6 +53,9 @@ func (g *generator) exps(n int) {
 		func(i int) []any { return []any{argument + i, 1 + i} })
 	each("VMULPS.Z Z%d, Z%d, K%d, Z%d",
 		func(i int) []any { return []any{scaled + i, result + i, 1 + i, result + i} })
+	if !bound {
+		return
+	}
 	each("VCMPPS.BCST $30, "+constant("expHigh")+", Z%d, K%d", // above it: infinity
 		func(i int) []any { return []any{argument + i, 1 + i} })
 	each("VMOVAPS Z31, K%d, Z%d", func(i int) []any { return []any{1 + i, result + i} })
@@ -61,6 +65,7 @@ func (g *generator) exps(n int) {
 const (
 	softScores, softLines, softTop, softTotal = 0, 8, 16, 24
 	softScale, softCorrection, softSum        = 32, 36, 100
+	softOutput, softWidth                     = 168, 176
 	softStride                                = 4 * (16 + 64 + 16)
 )
 
@@ -83,13 +88,19 @@ func (g *generator) softmax512() {
 	g.p("MOVQ %d(AX), SI", softScores)
 	g.p("MOVQ %d(AX), CX", softLines)
 	g.p("MOVQ %d(AX), BX", softTop)
-	g.p("LEAQ %d(AX), DI", softSum)
 	g.label("%s_weights", name)
 	g.softWeights()
 	g.p("DECQ CX")
 	g.p("JNZ %s_weights", name)
+	g.p("MOVQ %d(AX), SI", softScores)
+	g.p("MOVQ %d(AX), CX", softLines)
+	g.p("LEAQ %d(AX), DI", softSum)
+	g.label("%s_sums", name)
+	g.softSum()
+	g.p("DECQ CX")
+	g.p("JNZ %s_sums", name)
 	g.p("VMOVUPS %d(AX), Z%d", softCorrection, argument)
-	g.exps(1)
+	g.exps(1, false)
 	g.p("VMOVUPS Z%d, %d(AX)", result, softCorrection)
 	g.p("MOVQ %d(AX), CX", softLines)
 	g.p("MOVL $1, DX")
@@ -100,8 +111,34 @@ func (g *generator) softmax512() {
 	g.p("VMOVUPS.Z (DI), K1, Z0")
 	g.p("VFMADD213PS %d(AX), Z%d, Z0", softSum, result)
 	g.p("VMOVUPS Z0, K1, (DI)")
+	g.softRescale(name)
 	g.p("VZEROUPPER")
 	g.p("RET")
+}
+
+// softRescale writes the way of the outputs to their new scale. A correction of one changes nothing
+// and is common, once the largest score was seen.
+func (g *generator) softRescale(name string) {
+	g.p("MOVQ %d(AX), CX", softLines)
+	g.p("MOVQ %d(AX), DI", softOutput)
+	g.p("LEAQ %d(AX), BX", softCorrection)
+	g.label("%s_line", name)
+	g.p("MOVQ %d(AX), DX", softWidth)
+	g.p("LEAQ (DI)(DX*4), R8")
+	g.p("CMPL (BX), $0x%x", f32(1))
+	g.p("JEQ %s_same", name)
+	g.p("VBROADCASTSS (BX), Z1")
+	g.label("%s_scale", name)
+	g.p("VMULPS (DI), Z1, Z0")
+	g.p("VMOVUPS Z0, (DI)")
+	g.p("ADDQ $64, DI")
+	g.p("CMPQ DI, R8")
+	g.p("JB %s_scale", name)
+	g.label("%s_same", name)
+	g.p("MOVQ R8, DI")
+	g.p("ADDQ $4, BX")
+	g.p("DECQ CX")
+	g.p("JNZ %s_line", name)
 }
 
 // softTop writes a line's new top, and into its correction what the exponential is taken of. All
@@ -123,7 +160,7 @@ func (g *generator) softTop() {
 	g.softNext()
 }
 
-// softWeights writes a line's weights and their sum.
+// softWeights writes a line's weights.
 func (g *generator) softWeights() {
 	g.p("VBROADCASTSS (BX), Z2")
 	for i := range 4 {
@@ -131,13 +168,19 @@ func (g *generator) softWeights() {
 		g.p("VMULPS.BCST %d(AX), Z%d, Z%d", softScale, argument+i, argument+i)
 		g.p("VSUBPS Z2, Z%d, Z%d", argument+i, argument+i)
 	}
-	g.exps(4)
-	g.p("VXORPS Y0, Y0, Y0")
+	g.exps(4, false)
 	for i := range 4 {
 		g.p("VMOVUPS Z%d, %d(SI)", result+i, 64*i)
-		g.p("VADDPS Y%d, Y0, Y0", result+i)
-		g.p("VEXTRACTF32X8 $1, Z%d, Y1", result+i)
-		g.p("VADDPS Y1, Y0, Y0")
+	}
+	g.softNext()
+}
+
+// softSum writes the sum of a line's weights. It comes after the weights of all lines: its chain of
+// additions is long, and the processor looks only so far ahead.
+func (g *generator) softSum() {
+	g.p("VMOVUPS (SI), Y0")
+	for at := 32; at < 256; at += 32 {
+		g.p("VADDPS %d(SI), Y0, Y0", at)
 	}
 	g.reduce("VADDPS", 0)
 	g.p("VMOVSS X0, (DI)")
@@ -161,7 +204,7 @@ func (g *generator) gates512(name string, gelu bool) {
 		g.p("SUBQ $%d, CX", 16*n)
 		g.p("JLT %s_end%d", name, n)
 		g.gateArguments(gelu, n)
-		g.exps(n)
+		g.exps(n, true)
 		for i := range n {
 			g.p("VADDPS Z28, Z%d, Z%d", result+i, result+i)
 		}

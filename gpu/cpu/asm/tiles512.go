@@ -5,6 +5,9 @@ import "fmt"
 // heights512 are the rows that AVX-512 tiles are written for; the device puts others together.
 var heights512 = []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14}
 
+// tallest512 is the last of them.
+const tallest512 = 14
+
 // rowBases hold the addresses of rows 0, 3, 6 and so on of the activations.
 var rowBases = []string{"SI", "R9", "R11", "R12", "R13"}
 
@@ -12,9 +15,11 @@ var rowBases = []string{"SI", "R9", "R11", "R12", "R13"}
 func (g *generator) tiles512() {
 	for _, t := range []string{"F32", "F16", "BF16"} {
 		for _, rows := range heights512 {
-			g.tile512(t, rows, 1)
-			g.tile512(t, rows, 2)
+			g.tile512(t, rows, 1, false)
+			g.tile512(t, rows, 2, false)
 		}
+		g.tile512(t, tallest512, 1, true)
+		g.tile512(t, tallest512, 2, true)
 		g.wide512(t)
 	}
 }
@@ -22,12 +27,16 @@ func (g *generator) tiles512() {
 // tile512 writes the kernel of rows × 16·panels outputs. Z0… hold an accumulator for each row and
 // panel; each output is one FMA chain over k. Z30 and Z31 hold the weights of a step, Z28 and Z29
 // an activation in all lanes.
-func (g *generator) tile512(dtype string, rows, panels int) {
+func (g *generator) tile512(dtype string, rows, panels int, climbs bool) {
 	kind, doc := "tile", fmt.Sprintf("computes %d rows of one %s panel.", rows, dtype)
 	if panels == 2 {
 		kind, doc = "pair", fmt.Sprintf("computes %d rows of two %s panels.", rows, dtype)
 	}
 	name := fmt.Sprintf("%s%sx%dAVX512", kind, dtype, rows)
+	if climbs {
+		doc = "is " + name + " that climbs stairs."
+		name = fmt.Sprintf("climb%s%sAVX512", []string{"", "Pair"}[panels-1], dtype)
+	}
 	g.function(name, "(t *tile)", doc, 8)
 	g.p("MOVQ t+0(FP), AX")
 	g.p("MOVQ %d(AX), BX", fieldInit)
@@ -76,9 +85,25 @@ func (g *generator) tile512(dtype string, rows, panels int) {
 			g.p("ADDQ DI, BX")
 		}
 	})
+	if climbs {
+		g.climb512(name, dtype, rows, panels)
+	}
 	g.eachRow(rows, panels, func(i, at int) { g.p("VMOVUPS Z%d, %d(DX)", i, at) })
 	g.p("VZEROUPPER")
 	g.p("RET")
+}
+
+// climb512 writes the way up the stairs.
+func (g *generator) climb512(name, dtype string, rows, panels int) {
+	if panels == 2 {
+		g.p("MOVQ %d(AX), BX", fieldPanel)
+	}
+	g.climb(name, rows, func(first int) {
+		g.rows512(dtype, []string{"(DI)", "(DI)(BX*1)"}[:panels], [2]int{first, rows}, 0)
+		for _, base := range rowBases[:(rows+2)/3] {
+			g.p("ADDQ $4, %s", base)
+		}
+	})
 }
 
 // eachRow goes through the outputs with DX: accumulator i belongs at a byte of its row.
@@ -118,13 +143,22 @@ func rowAddress(r, offset int) string {
 
 // step512 writes step u of an unrolled turn.
 func (g *generator) step512(dtype string, rows, panels, u int) {
-	for p, b := range []string{"DI", "BX"}[:panels] {
-		g.load512(dtype, fmt.Sprintf("(%s)%s", b, [2]string{"", "(R10*1)"}[u]), 30+p)
+	from := []string{"(DI)", "(BX)"}
+	if u > 0 {
+		from = []string{"(DI)(R10*1)", "(BX)(R10*1)"}
 	}
-	for r := range rows {
-		g.p("VBROADCASTSS %s, Z%d", rowAddress(r, 4*u), 28+r&1)
-		for p := range panels {
-			g.p("VFMADD231PS Z%d, Z%d, Z%d", 30+p, 28+r&1, panels*r+p)
+	g.rows512(dtype, from[:panels], [2]int{0, rows}, 4*u)
+}
+
+// rows512 writes a step of some rows by the panels at from; at is the byte of the step in a row.
+func (g *generator) rows512(dtype string, from []string, rows [2]int, at int) {
+	for p, b := range from {
+		g.load512(dtype, b, 30+p)
+	}
+	for r := rows[0]; r < rows[1]; r++ {
+		g.p("VBROADCASTSS %s, Z%d", rowAddress(r, at), 28+r&1)
+		for p := range from {
+			g.p("VFMADD231PS Z%d, Z%d, Z%d", 30+p, 28+r&1, len(from)*r+p)
 		}
 	}
 }
