@@ -21,8 +21,10 @@ Without --url, loads a model in this process and prints how many tokens a second
 and generates (tg), with the labels of llama-bench: pp512 is a prompt of 512 tokens, "tg64 x8" are
 64 tokens of each of 8 sequences, "@ d2048" behind 2048 tokens. --peer runs llama-bench on the same
 file beside it, round by round, and prints the ratios; of several sequences llama-batched-bench, if
-it lies beside llama-bench. --isa, --activations, --numerics and --kv-dtype are backend.isa,
-backend.activations, backend.numerics and kv_cache.dtype of the file; a result names them.
+it lies beside llama-bench. --beside-transfer compares with the same while keys and values are
+carried over loopback in this process, and tells what part of the processors that takes alone.
+--isa, --activations, --numerics and --kv-dtype are backend.isa, backend.activations,
+backend.numerics and kv_cache.dtype of the file; a result names them.
 
 With --kernels, measures the device's kernels one by one, on the shapes of SmolLM2-135M, against
 what loops of nothing but such work reach on this machine: arithmetic in GFLOP/s, reading in GB/s.

@@ -17,6 +17,7 @@ import (
 type benchDevice struct {
 	threads                             int // 0: as the engine takes
 	isa, activations, numerics, kvDType string
+	beside                              string // rate of a transfer beside it; "": none
 }
 
 func (d *benchDevice) flags(cmd *cobra.Command) {
@@ -28,24 +29,30 @@ func (d *benchDevice) flags(cmd *cobra.Command) {
 	f.StringVar(&d.numerics, "numerics", "fma",
 		"sums of other weights than quantised: fma, tdp")
 	f.StringVar(&d.kvDType, "kv-dtype", "f16", "keys and values: f16, f32, bf16, q8_0")
+	f.StringVar(&d.beside, "beside-transfer", "",
+		"`RATE` of keys and values over loopback beside it: 64MiB/s")
 }
 
 // config is the configuration that the flags stand for, with one of the instruction sets. What a
 // file would be refused for is wrong usage, in the same words.
 func (d *benchDevice) config(isa string) (*config.Config, error) {
+	threads := ""
+	if d.threads != 0 {
+		threads = strconv.Itoa(d.threads)
+	}
 	flags := []struct{ flag, variable, value string }{
-		{"threads", "ENGINE__BACKEND__THREADS", strconv.Itoa(d.threads)},
+		{"threads", "ENGINE__BACKEND__THREADS", threads},
 		{"isa", "ENGINE__BACKEND__ISA", isa},
 		{"activations", "ENGINE__BACKEND__ACTIVATIONS", d.activations},
 		{"numerics", "ENGINE__BACKEND__NUMERICS", d.numerics},
 		{"kv-dtype", "ENGINE__KV_CACHE__DTYPE", d.kvDType},
-	}
-	if d.threads == 0 {
-		flags = flags[1:]
+		{"beside-transfer", "ENGINE__TRANSFER__MAX_RATE", d.beside},
 	}
 	var environ []string
 	for _, f := range flags {
-		environ = append(environ, f.variable+"="+f.value)
+		if f.value != "" {
+			environ = append(environ, f.variable+"="+f.value)
+		}
 	}
 	cfg, problems := config.LoadUnder("", environ)
 	if !config.Failed(problems) {
@@ -75,8 +82,12 @@ func (d *benchDevice) open(isa string) (*cpu.Device, *config.Config, error) {
 
 // settings are what a result depends on beside the machine, by the names of the flags.
 func (d *benchDevice) settings() map[string]string {
-	return map[string]string{"isa": d.isa, "activations": d.activations, "numerics": d.numerics,
+	all := map[string]string{"isa": d.isa, "activations": d.activations, "numerics": d.numerics,
 		"kv-dtype": d.kvDType}
+	if d.beside != "" {
+		all["beside-transfer"] = d.beside
+	}
+	return all
 }
 
 // isas are the instruction sets asked for.

@@ -24,7 +24,7 @@ var benchFlags = func() map[string][]string {
 	}{
 		{"threads isa activations numerics kv-dtype repeat",
 			[]string{measureModel, measureKernels, measureServing}},
-		{"model", []string{measureModel, measureServing}},
+		{"model beside-transfer", []string{measureModel, measureServing}},
 		{"prompt generate batch depth peer", []string{measureModel}},
 		{"dtype rows", []string{measureKernels}},
 		{"streams in out", []string{measureServing, measureLoad}},

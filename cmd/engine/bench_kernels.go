@@ -100,8 +100,12 @@ func (o *benchKernels) run(ctx context.Context, s streams, m *benchModel) (*benc
 			}
 			k := &bench.Kernels{Device: device, Shape: bench.SmolShape, DTypes: types,
 				KV: m.kvTypes(o.kvGiven, types), Rows: o.rows, Repeat: m.repeat,
-				Far: cmp.Or(o.far, farBytes("/")), Done: t.kernel}
+				Far: cmp.Or(o.far, farBytes("/"))}
+			bar := newBenchBar(s.err, "kernel", k.Count())
+			bar.silent, t.bar, t.out, t.done = true, bar, bar.over(s.out), 0
+			k.Done = t.kernel
 			err = kernelsOf(ctx, k, device, t, r)
+			bar.end()
 			if err = errors.Join(err, device.Close()); err != nil {
 				return nil, err
 			}
@@ -132,8 +136,10 @@ func kernelsOf(
 
 // kernelTable prints results as they come.
 type kernelTable struct {
-	out io.Writer
-	err error
+	out  io.Writer
+	err  error
+	bar  *benchBar // of the device at hand
+	done int       // of its kernels
 }
 
 func (t *kernelTable) print(format string, args ...any) {
@@ -162,6 +168,8 @@ func (t *kernelTable) kernel(k bench.KernelResult) {
 		}
 		return fmt.Sprintf("%.0f%%", 100*rate/limit)
 	}
+	t.done++
+	t.bar.set(t.done)
 	operations, bytes := k.Operations/k.Took(), k.Bytes/k.Took()
 	t.print("%11.2f %9.1f %5s %9.2f %5s %6s  %s", k.Took()*1e6, operations/1e9,
 		share(operations, k.Compute), bytes/1e9, share(bytes, k.Bandwidth),

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"runtime"
@@ -106,8 +107,11 @@ func (o *benchLoad) run(ctx context.Context, s streams) (*bench.Result, error) {
 			return nil, fmt.Errorf("a request before the measured ones failed: %s", warm.Errors[0])
 		}
 	}
+	bar := o.progress(d, s.err)
+	defer bar.end()
 	before := processTime()
 	load, err := d.Run(ctx, o.plan)
+	bar.end()
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +134,23 @@ func (o *benchLoad) run(ctx context.Context, s streams) (*bench.Result, error) {
 	r := &bench.Result{Kind: "load", Subject: o.url + " " + client.Model, Load: load,
 		Rows: load.Rows(), Machine: thisMachine(runtime.NumCPU())}
 	return r, nil
+}
+
+// progress shows how many requests of the plan have ended, or how much of its time has passed.
+func (o *benchLoad) progress(d *bench.Driver, out io.Writer) *benchBar {
+	total := o.plan.Requests
+	if o.plan.Trace != nil {
+		total = len(o.plan.Trace)
+	}
+	begun, seconds := time.Now(), int(o.plan.Duration.Seconds())
+	if total > 0 {
+		bar := newBenchBar(out, "request", total)
+		d.Done = bar.set
+		return bar
+	}
+	bar := newBenchBar(out, "second", seconds)
+	d.Done = func(int) { bar.set(int(time.Since(begun).Seconds())) }
+	return bar
 }
 
 func planWords(p bench.Plan) string {

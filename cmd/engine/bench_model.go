@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"text/tabwriter"
 	"time"
 
 	"github.com/kvrelay/engine/gpu/cpu"
@@ -63,6 +62,9 @@ func (o *benchModel) check() error {
 	if len(o.cases()) == 0 {
 		return usageError("nothing to measure: -p and -n are empty or 0")
 	}
+	if o.peer != "" && o.beside != "" {
+		return usageError("--peer and --beside-transfer are two comparisons; choose one")
+	}
 	if o.peer != "" && !model.IsGGUF(o.path) {
 		return usageError("--peer needs --model with a GGUF file, which both read")
 	}
@@ -97,18 +99,32 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 	r.Machine.Device = device.Name()
 	fmt.Fprintf(s.err, "%s · %s · %s · numerics %s · kv %s · load %.1f\n", name,
 		r.Machine.Processor, device.Name(), m.Numerics(), o.kvDType, r.Machine.LoadAtRun)
-	rounds := &benchRounds{benchModel: o, cases: cases, subject: subject, out: s.err,
-		peer: newPeerBench(o, device.Threads()), ours: make([][]float64, len(cases)),
-		peers: make([][]float64, len(cases))}
-	for round := range o.repeat {
-		if err := rounds.once(ctx, round); err != nil {
+	rounds := &benchRounds{cases: cases, subject: subject, repeat: o.repeat,
+		bar: newBenchBar(s.err, "run", o.repeat*len(cases))}
+	rounds.bar.silent = true
+	defer rounds.bar.end()
+	switch {
+	case o.peer != "":
+		rounds.other = newPeerBench(o, device.Threads()).other()
+	case o.beside != "":
+		stream, err := openStream(m, cfg)
+		if err != nil {
 			return nil, err
 		}
+		defer stream.close()
+		rounds.besideStream(stream)
+		if rounds.cost, err = stream.cost(ctx); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(s.err, "the transfer alone takes %.1f %% of the processors, both ends\n",
+			100*rounds.cost)
 	}
-	for i, c := range cases {
-		r.Rows = append(r.Rows, c.Row(rounds.ours[i]))
+	if err := rounds.run(ctx); err != nil {
+		return nil, err
 	}
-	return r, rounds.table(s.out, r)
+	rounds.bar.end()
+	r.Rows = rounds.rows()
+	return r, rounds.table(s.out)
 }
 
 // load loads the model with room for the longest case.
@@ -142,67 +158,4 @@ func (o *benchModel) load(
 		}
 	}
 	return m, at.name, nil
-}
-
-// benchRounds is a measurement under way.
-type benchRounds struct {
-	*benchModel
-	cases       []bench.Case
-	subject     *bench.Subject
-	out         io.Writer
-	peer        *peerBench
-	ours, peers [][]float64 // by case
-}
-
-// once measures every case once. A first, short run of each in the first round does not count: it
-// brings weights and pages into memory.
-func (r *benchRounds) once(ctx context.Context, round int) error {
-	for i, c := range r.cases {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if round == 0 {
-			short := bench.Case{Prompt: min(c.Prompt, 64), Generate: min(c.Generate, 2),
-				Batch: c.Batch}
-			if _, err := r.subject.Once(short, 1); err != nil {
-				return err
-			}
-		}
-		rate, err := r.subject.Once(c, uint64(round))
-		if err != nil {
-			return fmt.Errorf("%v: %w", c, err)
-		}
-		r.ours[i] = append(r.ours[i], rate)
-		line := fmt.Sprintf("round %d/%d  %-16v %9.2f tok/s", round+1, r.repeat, c, rate)
-		if r.peer.measures(c) {
-			peer, err := r.peer.rate(ctx, c)
-			if err != nil {
-				return err
-			}
-			r.peers[i] = append(r.peers[i], peer)
-			line += fmt.Sprintf("   peer %9.2f   ratio %.3f", peer, rate/peer)
-		}
-		fmt.Fprintln(r.out, line)
-	}
-	return nil
-}
-
-// table prints medians, and of a peer the ratios of the rounds.
-func (r *benchRounds) table(out io.Writer, result *bench.Result) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if r.peer.single == "" {
-		fmt.Fprintln(w, "TEST\tTOK/S\tSPREAD")
-	} else {
-		fmt.Fprintln(w, "TEST\tTOK/S\tSPREAD\tPEER\tRATIO\tLEAST\tMOST")
-	}
-	for i, row := range result.Rows {
-		fmt.Fprintf(w, "%s\t%.2f\t± %.2f", row.Name, row.Value, row.Spread)
-		if r.peers[i] != nil {
-			ratios := bench.Ratios(r.ours[i], r.peers[i])
-			fmt.Fprintf(w, "\t%.2f\t%.3f\t%.3f\t%.3f", bench.Quantile(r.peers[i], 0.5),
-				bench.Quantile(ratios, 0.5), bench.Quantile(ratios, 0), bench.Quantile(ratios, 1))
-		}
-		fmt.Fprintln(w)
-	}
-	return w.Flush()
 }

@@ -37,9 +37,18 @@ func newPeerBench(o *benchModel, threads int) *peerBench {
 	return p
 }
 
-// measures reports whether the peer has a case: none at all without a peer.
+// measures reports whether the peer has a case.
 func (p *peerBench) measures(c bench.Case) bool {
-	return p.single != "" && (c.Batch <= 1 || p.batched != "" && c.Prompt == 0)
+	return c.Batch <= 1 || p.batched != "" && c.Prompt == 0
+}
+
+// other is the peer as something to compare with.
+func (p *peerBench) other() other {
+	return other{name: "peer", column: "PEER", measures: p.measures,
+		rate: func(ctx context.Context, c bench.Case, _ uint64) (float64, string, error) {
+			rate, err := p.rate(ctx, c)
+			return rate, "", err
+		}}
 }
 
 // rate runs the peer once: tokens a second.
@@ -65,7 +74,7 @@ func (p *peerBench) rate(ctx context.Context, c bench.Case) (float64, error) {
 	}
 	rate, err := peerRate(out, key)
 	if err != nil {
-		return 0, fmt.Errorf("%v: what %s wrote: %w", c, filepath.Base(program), err)
+		return 0, fmt.Errorf("what %s wrote: %w", filepath.Base(program), err)
 	}
 	return rate, nil
 }

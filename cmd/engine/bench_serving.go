@@ -129,43 +129,90 @@ func (o *benchServing) rounds(
 	if _, err := bare.NewKV(subject.Pages([]bench.Case{c}), benchPageSize); err != nil {
 		return nil, err
 	}
-	url := "http://" + i.servers.api
-	client := &bench.Client{Base: url, HTTP: http.DefaultClient}
+	r := &servingRounds{benchServing: o, subject: subject, shape: c, folder: folder,
+		client: &bench.Client{Base: "http://" + i.servers.api, HTTP: http.DefaultClient}}
+	if o.beside != "" {
+		cfg, err := o.config(o.isa)
+		if err == nil {
+			r.stream, err = openStream(bare, cfg)
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer r.stream.close()
+	}
 	fmt.Fprintf(out, "%s · %s · %s · load %.1f\n", i.model.api.Names[0], processorName(),
 		i.model.device.Name(), thisMachine(0).LoadAtRun)
+	return r.run(ctx, out)
+}
+
+// servingRounds is such a comparison under way.
+type servingRounds struct {
+	*benchServing
+	subject *bench.Subject
+	shape   bench.Case
+	folder  string
+	client  *bench.Client
+	stream  *kvStream // nil: nothing is carried beside it
+}
+
+func (r *servingRounds) run(ctx context.Context, out io.Writer) ([]bench.Serving, error) {
+	bar := newBenchBar(out, "round", r.repeat+1)
+	bar.silent = true
+	defer bar.end()
 	var rounds []bench.Serving
-	for round := range o.repeat + 1 { // The first warms up.
-		var s bench.Serving
-		if s.Bare, err = subject.Once(c, uint64(round)); err != nil {
+	for round := range r.repeat + 1 { // The first warms up.
+		s, err := r.once(ctx, uint64(round))
+		if err != nil {
 			return nil, err
 		}
-		before, _ := client.Series(ctx)
-		if err := o.drive(ctx, url, folder, uint64(round), &s); err != nil {
-			return nil, err
-		}
-		after, _ := client.Series(ctx)
-		s.Stages = bench.StageShares(before, after)
+		bar.set(round + 1)
 		if round == 0 {
 			continue
 		}
 		rounds = append(rounds, s)
-		fmt.Fprintf(out, "round %d/%d  bare %9.2f tok/s   served %9.2f   %5.1f %%   generator "+
-			"%.1f %% of the processors\n", round, o.repeat, s.Bare, s.Served, 100*s.Ratio(),
+		beside := ""
+		if r.stream != nil {
+			beside = fmt.Sprintf("   beside %.1f MB/s of transfer %9.2f", s.Carried/1e6, s.Beside)
+		}
+		fmt.Fprintf(bar, "round %d/%d  bare %9.2f tok/s   served %9.2f   %5.1f %%%s   generator "+
+			"%.1f %% of the processors\n", round, r.repeat, s.Bare, s.Served, 100*s.Ratio(), beside,
 			100*s.Generator)
 	}
 	return rounds, nil
 }
 
-// drive loads the engine from a process of its own and waits for its end.
-func (o *benchServing) drive(
-	ctx context.Context, url, folder string, seed uint64, s *bench.Serving,
-) error {
+// once is a round.
+func (r *servingRounds) once(ctx context.Context, seed uint64) (s bench.Serving, err error) {
+	if s.Bare, err = r.subject.Once(r.shape, seed); err != nil {
+		return s, err
+	}
+	before, _ := r.client.Series(ctx)
+	if s.Served, s.Generator, err = r.drive(ctx, seed); err != nil {
+		return s, err
+	}
+	after, _ := r.client.Series(ctx)
+	s.Stages = bench.StageShares(before, after)
+	if r.stream != nil {
+		s.Carried, err = r.stream.beside(ctx, func() (err error) {
+			s.Beside, _, err = r.drive(ctx, seed)
+			return err
+		})
+	}
+	return s, err
+}
+
+// drive loads the engine from a process of its own and waits for its end: tokens a second, and the
+// part of the processors that the load took.
+func (r *servingRounds) drive(
+	ctx context.Context, seed uint64,
+) (served, generator float64, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	file := filepath.Join(folder, "load.json")
-	args := []string{self, "bench", "--url", url, "--warmup", "0", "--json", file,
+	o, file := r.benchServing, filepath.Join(r.folder, "load.json")
+	args := []string{self, "bench", "--url", r.client.Base, "--warmup", "0", "--json", file,
 		"--streams", strconv.Itoa(o.plan.Streams), "--requests", strconv.Itoa(o.plan.Streams),
 		"--in", strconv.Itoa(o.plan.In), "--out", strconv.Itoa(o.plan.Out),
 		"--seed", strconv.FormatUint(seed, 10)}
@@ -177,19 +224,19 @@ func (o *benchServing) drive(
 	command.Env = append(os.Environ(), "GOMAXPROCS=1")
 	begun := time.Now()
 	if text, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("the load generator: %w: %.500s", err, text)
+		return 0, 0, fmt.Errorf("the load generator: %w: %.500s", err, text)
 	}
 	used := command.ProcessState.UserTime() + command.ProcessState.SystemTime()
-	s.Generator = used.Seconds() / time.Since(begun).Seconds() / float64(runtime.NumCPU())
+	generator = used.Seconds() / time.Since(begun).Seconds() / float64(runtime.NumCPU())
 	load, err := bench.Read(file)
 	switch {
 	case err != nil:
-		return err
+		return 0, 0, err
 	case load.Load == nil || load.Load.Steady == 0:
-		return errors.New("the streams were never all under way at once: give them more --out")
+		return 0, 0, errors.New("the streams were never all under way at once: " +
+			"give them more --out")
 	}
-	s.Served = load.Load.Steady
-	return nil
+	return load.Load.Steady, generator, nil
 }
 
 // fits wants the model to have room for a case.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,6 +59,85 @@ func TestBenchModel(t *testing.T) {
 	}
 }
 
+// TestBenchBeside measures a model alone and beside a transfer, whose rate and cost are told.
+func TestBenchBeside(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.json")
+	got := invoke(t, "", "bench", "-p", "200", "-n", "3", "--repeat", "2", "--beside-transfer",
+		"40MiB/s", "--json", file)
+	if got.code != 0 || strings.Count(got.err, "   beside ") != 4 ||
+		!strings.Contains(got.err, "the transfer alone takes ") ||
+		!strings.Contains(got.out, "BESIDE") {
+		t.Fatalf("%+v", got)
+	}
+	saved, err := bench.Read(file)
+	if err != nil || saved.Settings["beside-transfer"] != "40MiB/s" {
+		t.Fatalf("%v: %+v", err, saved)
+	}
+	rows := map[string]bench.Row{}
+	for _, r := range saved.Rows {
+		rows[r.Name] = r
+	}
+	for _, name := range []string{"pp200", "pp200 beside", "tg3 beside", "transfer alone"} {
+		if !(rows[name].Value > 0) {
+			t.Errorf("%s: %+v", name, rows[name])
+		}
+	}
+	ratio, alone, beside := rows["pp200 beside ratio"], rows["pp200"], rows["pp200 beside"]
+	for i, x := range ratio.Samples {
+		if want := beside.Samples[i] / alone.Samples[i]; x != want || len(ratio.Samples) != 2 {
+			t.Errorf("ratio %v of round %d is not %v", x, i, want)
+		}
+	}
+}
+
+// TestStreamCarries: a stream carries transfer after transfer while work lasts, tells its failure,
+// and may be used again.
+func TestStreamCarries(t *testing.T) {
+	d := benchDevice{isa: "auto", activations: "int8", numerics: "fma", kvDType: "f16",
+		beside: "unlimited"}
+	device, cfg, err := d.open(d.isa)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	m, _, err := (&benchModel{benchDevice: d}).load(device, cfg, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	s, err := openStream(m, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	for range 2 {
+		rate, err := s.beside(t.Context(), func() error {
+			before := s.count.Load()
+			eventually(t, patience, func() error {
+				if n := s.count.Load(); n < before+3 {
+					return fmt.Errorf("%d transfers", n)
+				}
+				return nil
+			})
+			return nil
+		})
+		if err != nil || !(rate > 0) {
+			t.Errorf("%v bytes a second: %v", rate, err)
+		}
+	}
+	broken := errors.New("the work's own")
+	if _, err := s.beside(t.Context(), func() error { return broken }); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if err := s.sender.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.beside(t.Context(), func() error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "the transfer beside it: ") {
+		t.Errorf("a sender that was closed: %v", err)
+	}
+}
+
 // TestBenchKernels measures a type of weights on one row, and finds each limit beside it.
 func TestBenchKernels(t *testing.T) {
 	folder := t.TempDir()
@@ -98,7 +178,7 @@ func TestBenchServing(t *testing.T) {
 	var got result
 	eventually(t, 4*patience, func() error {
 		got = invoke(t, "", "bench", "--serving", "--streams", "1", "--in", "8", "--out", "300",
-			"--repeat", "1", "-t", "2", "--json", file)
+			"--repeat", "1", "-t", "2", "--beside-transfer", "8MiB/s", "--json", file)
 		if got.code == 1 && strings.Contains(got.err, "never all under way at once") {
 			return errors.New(got.err)
 		}
@@ -108,7 +188,7 @@ func TestBenchServing(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	saved, err := bench.Read(file)
-	if err != nil || saved.Kind != "serving" || len(saved.Rows) != 4+5 {
+	if err != nil || saved.Kind != "serving" || len(saved.Rows) != 4+3+5 {
 		t.Fatalf("%v: %+v", err, saved)
 	}
 	whole := 0.0
@@ -232,6 +312,8 @@ func TestBenchRefuses(t *testing.T) {
 		`isa has no value "mmx"`:   "--isa mmx",
 		"no such file or":          "compare a.json b.json",
 		"connection refused":       "--url http://127.0.0.1:1",
+		`write "64MiB/s"`:          "--beside-transfer 64MiB",
+		"two comparisons":          "--beside-transfer 1MiB/s --peer a --model a.gguf",
 	} {
 		got := invoke(t, "", append([]string{"bench"}, strings.Fields(args)...)...)
 		if got.code == 0 || !strings.Contains(got.err, want) {

@@ -48,8 +48,8 @@ type Row struct {
 	Share float64 `json:"share,omitempty"`
 }
 
-// rowOf summarises samples.
-func rowOf(name, unit string, samples []float64) Row {
+// RowOf summarises samples.
+func RowOf(name, unit string, samples []float64) Row {
 	r := Row{Name: name, Unit: unit, Samples: samples, Value: Quantile(samples, 0.5)}
 	mean := Mean(samples)
 	for _, x := range samples {

@@ -75,12 +75,12 @@ func (k KernelResult) Rows() []Row {
 		}
 		return samples
 	}
-	bytes := rowOf(k.Name, "GB/s", rate(k.Bytes))
+	bytes := RowOf(k.Name, "GB/s", rate(k.Bytes))
 	bytes.Share = bytes.Value * 1e9 / k.Bandwidth
 	if k.Compute == 0 {
 		return []Row{bytes}
 	}
-	operations := rowOf(k.Name, "GFLOP/s", rate(k.Operations))
+	operations := RowOf(k.Name, "GFLOP/s", rate(k.Operations))
 	operations.Share = operations.Value * 1e9 / k.Compute
 	bytes.Name += " (bytes)"
 	return []Row{operations, bytes}
@@ -112,6 +112,18 @@ type call struct {
 	compute    float64
 	bandwidth  float64
 	run        func(i int) error
+}
+
+// Count is how many results Run gives.
+func (k *Kernels) Count() int {
+	const products, rowwise = 4, 3 // of a layer
+	each := 0
+	for _, rows := range k.Rows {
+		if each += products; rows <= headRows {
+			each++
+		}
+	}
+	return len(k.DTypes)*each + len(k.KV)*len(attentionCases) + len(k.Rows)*rowwise
 }
 
 // Run measures all of them.

@@ -51,7 +51,7 @@ func TestKernels(t *testing.T) {
 		}
 		byName[r.Name] = r
 	}
-	if want := 4*2*5 + 7 + 2*3; len(results) != want || heard != want {
+	if want := 4*2*5 + 7 + 2*3; len(results) != want || heard != want || k.Count() != want {
 		t.Errorf("%d results, %d heard, want %d", len(results), heard, want)
 	}
 	const kv, bf = 2 * 2 * 16 * 2, 2 // bytes of a token in a layer, and of a number

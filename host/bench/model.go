@@ -176,4 +176,4 @@ func (r *run) step() error {
 func (r *run) pick(logits []float32) (int32, error) { return r.sampler.Pick(logits, 0) }
 
 // Row summarises what a case gave.
-func (c Case) Row(samples []float64) Row { return rowOf(c.String(), "tok/s", samples) }
+func (c Case) Row(samples []float64) Row { return RowOf(c.String(), "tok/s", samples) }

@@ -13,6 +13,9 @@ type Serving struct {
 	Bare, Served float64 // tokens a second
 	// Generator is the part of the machine's processors that the load generator used.
 	Generator float64
+	// Beside is Served while keys and values are carried beside it, Carried bytes a second; 0 where
+	// none are.
+	Beside, Carried float64
 	// Stages are the parts of the loop's time in its stages, by their names.
 	Stages map[string]float64
 }
@@ -55,16 +58,23 @@ func ServingRows(rounds []Serving) []Row {
 		}
 		return list
 	}
-	generator := rowOf("load generator", "%", pick(func(s Serving) float64 {
+	generator := RowOf("load generator", "%", pick(func(s Serving) float64 {
 		return 100 * s.Generator
 	}))
 	generator.Lower = true
-	rows := []Row{rowOf("bare loop", "tok/s", pick(func(s Serving) float64 { return s.Bare })),
-		rowOf("served", "tok/s", pick(func(s Serving) float64 { return s.Served })),
-		rowOf("served of bare", "%", pick(func(s Serving) float64 { return 100 * s.Ratio() })),
+	rows := []Row{RowOf("bare loop", "tok/s", pick(func(s Serving) float64 { return s.Bare })),
+		RowOf("served", "tok/s", pick(func(s Serving) float64 { return s.Served })),
+		RowOf("served of bare", "%", pick(func(s Serving) float64 { return 100 * s.Ratio() })),
 		generator}
+	if len(rounds) > 0 && rounds[0].Beside > 0 {
+		rows = append(rows, RowOf("served beside a transfer", "tok/s",
+			pick(func(s Serving) float64 { return s.Beside })),
+			RowOf("beside a transfer, of served", "%",
+				pick(func(s Serving) float64 { return 100 * s.Beside / s.Served })),
+			RowOf("transfer", "MB/s", pick(func(s Serving) float64 { return s.Carried / 1e6 })))
+	}
 	for _, stage := range stageNames {
-		r := rowOf(stage.title, "%", pick(func(s Serving) float64 {
+		r := RowOf(stage.title, "%", pick(func(s Serving) float64 {
 			return 100 * s.Stages[stage.name]
 		}))
 		r.Lower = stage.name != "run"
