@@ -51,6 +51,7 @@ type Device struct {
 	inputs  quantInputs
 	planes  tdpInputs
 	tiles   amxInputs
+	calls   int                             // that had their rows copied apart
 	zeros   [widePanels * panelRows]float32 // where chains without a bias start
 
 	// The job of each kernel, kept here so that a call allocates nothing.
@@ -164,6 +165,7 @@ func (d *Device) Close() error {
 type scratch struct {
 	*vectors
 	call    tile // the arguments of the kernel being called
+	apart   rowsApart
 	squares [normLanes]float64
 
 	// Attention: state of all lines of a task, and what its kernels go through.

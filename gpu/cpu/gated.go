@@ -43,6 +43,7 @@ func (d *Device) MatMulGLU(m gpu.MatMulArgs, g gpu.GLUArgs) error {
 	}
 	j.gate = d.micro.gates[g.Activation]
 	j.cut(d.micro.tall, blockRows)
+	j.spread()
 	d.pool.run(j.tasks(), j)
 	j.matmulCall = matmulCall{}
 	return nil
@@ -50,12 +51,14 @@ func (d *Device) MatMulGLU(m gpu.MatMulArgs, g gpu.GLUArgs) error {
 
 func (j *gatedJob) do(worker, task int) {
 	s, t, tall := j.d.scratch[worker], j.area(task), j.d.micro.tall
+	x := j.rowsOf(s, t)
 	for row := t.firstRow; row < t.lastRow; row += tall {
 		rows := min(tall, t.lastRow-row)
 		for panel := t.firstPanel; panel < t.lastPanel; panel += gatedPanels {
 			panels := min(gatedPanels, t.lastPanel-panel)
-			j.compute(s, &s.gates, area{row, row + rows, panel, panel + panels})
-			j.compute(s, &s.ups, area{row, row + rows, j.panels + panel, j.panels + panel + panels})
+			j.compute(&s.call, &s.gates, x, area{row, row + rows, panel, panel + panels})
+			j.compute(&s.call, &s.ups, x,
+				area{row, row + rows, j.panels + panel, j.panels + panel + panels})
 			for r := range rows {
 				dst := j.dst[(row+r)*j.outputs+panel*panelRows:][:panels*panelRows]
 				j.gate(dst, s.gates[r][:len(dst)], s.ups[r][:len(dst)])
@@ -66,11 +69,11 @@ func (j *gatedJob) do(worker, task int) {
 }
 
 // compute writes the outputs of a tile and a few panels to scratch.
-func (j *gatedJob) compute(s *scratch, to *[tileRows][gatedWidth]float32, t area) {
+func (j *gatedJob) compute(call *tile, to *[tileRows][gatedWidth]float32, x rowsAt, t area) {
 	for panel := t.firstPanel; panel < t.lastPanel; {
-		j.operands(&s.call, t.firstRow, panel)
-		s.call.c = unsafe.Pointer(&to[0][(panel-t.firstPanel)*panelRows])
-		s.call.ldc = gatedWidth * 4
-		panel += j.d.micro.multiply(&s.call, j.w.dtype, t.lastRow-t.firstRow, t.lastPanel-panel)
+		j.operands(call, x, t.firstRow, panel)
+		call.c = unsafe.Pointer(&to[0][(panel-t.firstPanel)*panelRows])
+		call.ldc = gatedWidth * 4
+		panel += j.d.micro.multiply(call, j.w.dtype, t.lastRow-t.firstRow, t.lastPanel-panel)
 	}
 }

@@ -32,6 +32,7 @@ func (d *Device) MatMul(a gpu.MatMulArgs) error {
 			continue
 		}
 		call.cut(d.micro.tall, blockRows)
+		call.spread()
 		d.matmul.matmulCall = call
 		d.pool.run(call.tasks(), &d.matmul)
 		d.matmul.matmulCall = matmulCall{}
@@ -51,6 +52,7 @@ type matmulCall struct {
 
 	tall, tiles, blocks       int // rows of a tile, tiles, blocks of tiles
 	panelsPerTask, panelTasks int
+	number                    int // of the call, where workers copy their rows apart; else 0
 }
 
 const (
@@ -103,17 +105,73 @@ func (c *matmulCall) area(task int) area {
 	return area{row(block), row(block + 1), panel, min(panel+c.panelsPerTask, c.panels)}
 }
 
+const (
+	// nearSets are the bytes that the sets of a first-level cache cover: lines so far apart, or a
+	// multiple of it, share one.
+	nearSets = 4096
+	// rowGap keeps the rows of a block out of one another's sets. It is a line of the cache.
+	rowGap = 16
+	// apartFrom is how many rows a set has no room for.
+	apartFrom = 8
+)
+
+// rowsApart are the rows of a block, rowGap further from one another than in the activations.
+type rowsApart struct {
+	x        []float32
+	number   int // of the call whose rows they are
+	firstRow int
+}
+
+// spread has workers copy the rows of their blocks apart, where a tile's rows would lie in the same
+// few sets of the cache and drive one another out of it: each pair of panels reads all of them.
+func (c *matmulCall) spread() {
+	if c.rows < apartFrom || c.w.cols*4%(nearSets/2) != 0 {
+		return
+	}
+	c.d.calls++
+	c.number = c.d.calls
+	most := (c.tiles + c.blocks - 1) / c.blocks * c.tall * (c.w.cols + rowGap)
+	for _, s := range c.d.scratch {
+		if len(s.apart.x) < most {
+			s.apart.x = newMemory(4 * most).floats()
+		}
+	}
+}
+
+// rowsOf are the activations of a block from its first row on, and the distance of its rows.
+func (c *matmulCall) rowsOf(s *scratch, t area) rowsAt {
+	if c.number == 0 {
+		return rowsAt{c.x, 0, c.w.cols}
+	}
+	apart, stride := &s.apart, c.w.cols+rowGap
+	if apart.number != c.number || apart.firstRow != t.firstRow {
+		apart.number, apart.firstRow = c.number, t.firstRow
+		for r := t.firstRow; r < t.lastRow; r++ {
+			copy(apart.x[(r-t.firstRow)*stride:], c.x[r*c.w.cols:][:c.w.cols])
+		}
+	}
+	return rowsAt{apart.x, t.firstRow, stride}
+}
+
+// rowsAt are rows of activations: that of a number lies stride·(number - first) from the start.
+type rowsAt struct {
+	x             []float32
+	first, stride int
+}
+
 // matmulJob is a product with a weight that is not quantised.
 type matmulJob struct{ matmulCall }
 
 func (j *matmulJob) do(worker, task int) {
 	s, m, dtype := j.d.scratch[worker], j.d.micro, j.w.dtype
 	t := j.area(task)
+	x := j.rowsOf(s, t)
 	for row := t.firstRow; row < t.lastRow; row += m.tall {
 		rows := min(m.tall, t.lastRow-row)
 		for panel := t.firstPanel; panel < t.lastPanel; {
 			full := min(t.lastPanel, j.w.rows/panelRows) - panel // panels without a ragged one
-			j.describe(&s.call, row, panel)
+			j.operands(&s.call, x, row, panel)
+			j.outputsOf(&s.call, row, panel)
 			if full < 1 {
 				j.ragged(s, row, rows)
 				panel++
@@ -140,9 +198,8 @@ func (m *micro) multiply(t *tile, dtype gpu.DType, rows, panels int) int {
 	return 1
 }
 
-// describe fills a call for the outputs from row and panel on.
-func (j *matmulJob) describe(t *tile, row, panel int) {
-	j.operands(t, row, panel)
+// outputsOf fills a call for the outputs from row and panel on.
+func (j *matmulJob) outputsOf(t *tile, row, panel int) {
 	t.c = address(j.dst, row*j.outputs+j.w.first+panel*panelRows)
 	t.ldc = uintptr(j.outputs) * 4
 	if j.accumulate {
@@ -151,9 +208,9 @@ func (j *matmulJob) describe(t *tile, row, panel int) {
 }
 
 // operands fills all of a call but the outputs.
-func (c *matmulCall) operands(t *tile, row, panel int) {
+func (c *matmulCall) operands(t *tile, x rowsAt, row, panel int) {
 	*t = tile{
-		k: c.w.cols, a: address(c.x, row*c.w.cols), lda: uintptr(c.w.cols) * 4,
+		k: c.w.cols, a: address(x.x, (row-x.first)*x.stride), lda: uintptr(x.stride) * 4,
 		b: c.w.panel(panel), ldb: uintptr(c.w.stepBytes()), panel: uintptr(c.w.panelBytes()),
 		init: unsafe.Pointer(&c.d.zeros),
 	}
