@@ -25,7 +25,8 @@ func (d *benchDevice) flags(cmd *cobra.Command) {
 	f.IntVarP(&d.threads, "threads", "t", 0, "threads; default: as the engine takes")
 	f.StringVar(&d.isa, "isa", "auto",
 		"auto, amx, avx512, avx2, plain; or several")
-	f.StringVar(&d.activations, "activations", "int8", "for quantised weights: int8, f32")
+	f.StringVar(&d.activations, "activations", "int8",
+		"what they are rounded to: int8, f32, bf16")
 	f.StringVar(&d.numerics, "numerics", "fma",
 		"sums of other weights than quantised: fma, tdp")
 	f.StringVar(&d.kvDType, "kv-dtype", "f16", "keys and values: f16, f32, bf16, q8_0")

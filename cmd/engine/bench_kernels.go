@@ -150,12 +150,15 @@ func (t *kernelTable) print(format string, args ...any) {
 
 // limits heads the results of one device.
 func (t *kernelTable) limits(device string, l bench.Limits) {
-	tiles := ""
+	short := ""
+	if l.Pairs > 0 {
+		short = fmt.Sprintf("bfloat16 pairs %.0f GFLOP/s, ", l.Pairs/1e9)
+	}
 	if l.Tiles > 0 {
-		tiles = fmt.Sprintf("bfloat16 tiles %.0f GFLOP/s, ", l.Tiles/1e9)
+		short += fmt.Sprintf("bfloat16 tiles %.0f GFLOP/s, ", l.Tiles/1e9)
 	}
 	t.print("%s: at most %.0f GFLOP/s, %sint8 dot %.0f GOP/s, second-level cache %.0f GB/s, "+
-		"memory %.1f GB/s", device, l.FMA/1e9, tiles, l.Dot/1e9, l.Cache/1e9, l.Memory/1e9)
+		"memory %.1f GB/s", device, l.FMA/1e9, short, l.Dot/1e9, l.Cache/1e9, l.Memory/1e9)
 	t.print("%11s %9s %5s %9s %5s %6s  %s", "µs", "GFLOP/s", "peak", "GB/s", "peak", "limit",
 		"kernel")
 }

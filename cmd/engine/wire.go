@@ -73,6 +73,7 @@ func loadModel(cfg *config.Config, show *loading) (*loaded, error) {
 func deviceOptions(cfg *config.Config) cpu.Options {
 	o := cpu.Options{Threads: threads(cfg), ISA: cpu.ISA(cfg.Backend.ISA),
 		FloatActivations: cfg.Backend.Activations == "f32",
+		BF16Activations:  cfg.Backend.Activations == "bf16",
 		TDP:              cfg.Backend.Numerics == "tdp"}
 	if cfg.Backend.ISA == "auto" {
 		o.ISA = cpu.Auto

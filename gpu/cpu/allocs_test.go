@@ -10,10 +10,10 @@ import (
 // TestKernelsAllocateNothing: once the device has seen a batch of a size, a step of that size
 // leaves no garbage, so that serving does not wait for its collector.
 func TestKernelsAllocateNothing(t *testing.T) {
-	for _, dtype := range []gpu.DType{gpu.F16, gpu.Q8_0, gpu.Q4_K} {
+	for _, dtype := range []gpu.DType{gpu.F16, gpu.BF16, gpu.Q8_0, gpu.Q4_K} {
 		for _, rows := range []int{1, 3, 40} {
 			for _, stored := range []gpu.DType{gpu.F16, gpu.Q8_0} {
-				d := open(t, cpu.Options{Threads: 2})
+				d := open(t, cpu.Options{Threads: 2, BF16Activations: dtype == gpu.BF16})
 				step := smallStep(t, d, [2]gpu.DType{dtype, stored}, rows)
 				if n := testing.AllocsPerRun(20, step); n != 0 {
 					t.Errorf("%v on %v, %d rows: %v allocations a step", dtype, stored, rows, n)

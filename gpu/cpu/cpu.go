@@ -37,6 +37,10 @@ type Options struct {
 	// TDP: weights that are not quantised are multiplied in the order of AMX, NumericsTDP, on any
 	// processor.
 	TDP bool
+	// BF16Activations: activations that meet weights in BF16 are rounded to bfloat16. It is faster
+	// where the processor multiplies those, gives the same bits everywhere, and is a numerics class
+	// of its own. There is none of it with TDP.
+	BF16Activations bool
 }
 
 // Device is the fast path. It owns its worker threads. One goroutine at a time calls its kernels.
@@ -50,6 +54,7 @@ type Device struct {
 	store   store // of weights
 	inputs  quantInputs
 	planes  tdpInputs
+	rounded roundedInputs
 	tiles   amxInputs
 	calls   int                             // that had their rows copied apart
 	zeros   [widePanels * panelRows]float32 // where chains without a bias start
@@ -63,6 +68,7 @@ type Device struct {
 	quantMatmul  quantMatmulJob
 	quantiseRows quantiseJob
 	splitRows    splitJob
+	roundRows    roundJob
 	tdpMatmul    tdpJob
 	splitTiles   amxSplitJob
 	amxMatmul    amxJob
@@ -73,9 +79,17 @@ type Device struct {
 
 // Open starts the device's worker threads. An ISA that this processor lacks is an error.
 func Open(o Options) (*Device, error) {
+	if o.TDP && o.BF16Activations {
+		return nil, fmt.Errorf("cpu device: the numerics class %s splits activations, and none "+
+			"that rounds them to bf16 is built: set backend.numerics = %q, or backend.activations "+
+			"= \"int8\" or \"f32\"", NumericsTDP, NumericsFMA)
+	}
 	m, err := choose(o.ISA, o.TDP)
 	if err != nil {
 		return nil, err
+	}
+	if dots := fastDots(); o.BF16Activations && m.name == AVX512 && dots != nil && dots.agrees() {
+		m.take(dots)
 	}
 	if o.Threads == 0 {
 		o.Threads = min(runtime.GOMAXPROCS(0), maxThreads)
@@ -85,7 +99,7 @@ func Open(o Options) (*Device, error) {
 			o.Threads, maxThreads)
 	}
 	d := &Device{micro: m, pool: newPool(o.Threads),
-		class: numericsClass{tdp: o.TDP, int8: !o.FloatActivations}}
+		class: numericsClass{o.TDP, o.BF16Activations, !o.FloatActivations}}
 	for range o.Threads {
 		d.scratch = append(d.scratch, newScratch())
 	}
@@ -140,7 +154,11 @@ func Check(o Options) error {
 
 // Name implements gpu.Device.
 func (d *Device) Name() string {
-	return fmt.Sprintf("cpu %s, %d threads", d.micro.name, d.pool.threads())
+	name := string(d.micro.name)
+	if d.micro.roundPairs != nil {
+		name += " with bf16"
+	}
+	return fmt.Sprintf("cpu %s, %d threads", name, d.pool.threads())
 }
 
 // ISA is the instruction set that the device uses.
@@ -197,6 +215,7 @@ type scratch struct {
 	tdp     *tdpScratch
 	tdpTile tdpTile
 	split   tdpSplit
+	pairs   pairCall
 	planes  tdpWiden
 
 	amx     *amxScratch // made when it is first needed

@@ -19,17 +19,25 @@ const fingerprint = "ee5aa961e884bd105cbcadfd2523ae675d6aaf4350253008b86ecd0ce62
 // fingerprintTDP is that of the class tdp.
 const fingerprintTDP = "5b7a07b4be1182a102f2853de5983efaf9b6bde711b97c05291d18a9ef258252"
 
+// fingerprintBF16 is that of the class fma-bf16, with weights in BF16.
+const fingerprintBF16 = "2c37c7fa98c2fcfecb1a0d90323c183ff89337f59372d54c33f9174a1b0f39f4"
+
 func TestFingerprint(t *testing.T) {
-	for _, tdp := range []bool{false, true} {
-		class, want := cpu.NumericsFMA, fingerprint
-		if tdp {
-			class, want = cpu.NumericsTDP, fingerprintTDP
-		}
-		for _, d := range []gpu.Device{cpu.NewTwin(class),
-			open(t, cpu.Options{ISA: cpu.Go, Threads: 2, TDP: tdp}),
-			open(t, cpu.Options{TDP: tdp})} {
-			if got := fmt.Sprintf("%x", sha256.Sum256(layerBytes(t, d))); got != want {
-				t.Errorf("%s %s: fingerprint %s, want %s", d.Name(), class, got, want)
+	for _, c := range []struct {
+		class, want string
+		weights     gpu.DType
+		options     cpu.Options
+	}{
+		{cpu.NumericsFMA, fingerprint, gpu.F32, cpu.Options{}},
+		{cpu.NumericsTDP, fingerprintTDP, gpu.F32, cpu.Options{TDP: true}},
+		{cpu.NumericsBF16, fingerprintBF16, gpu.BF16, cpu.Options{BF16Activations: true}},
+	} {
+		plain := c.options
+		plain.ISA, plain.Threads = cpu.Go, 2
+		for _, d := range []gpu.Device{cpu.NewTwin(c.class), open(t, plain), open(t, c.options)} {
+			got := fmt.Sprintf("%x", sha256.Sum256(layerBytes(t, d, c.weights)))
+			if got != c.want {
+				t.Errorf("%s %s: fingerprint %s, want %s", d.Name(), c.class, got, c.want)
 			}
 			d.Close()
 		}
@@ -47,7 +55,7 @@ func numbers(seed uint32, n int) []float32 {
 }
 
 // layerBytes runs every arithmetic kernel once, each on what the one before it gave.
-func layerBytes(t *testing.T, d gpu.Device) []byte {
+func layerBytes(t *testing.T, d gpu.Device, weights gpu.DType) []byte {
 	const rows, heads, kvHeads, dim, width = 90, 4, 2, 24, 96
 	must := func(err error) {
 		t.Helper()
@@ -64,9 +72,14 @@ func layerBytes(t *testing.T, d gpu.Device) []byte {
 	weight := func(seed uint32, out, in int) gpu.Matrix {
 		data := []byte{}
 		for _, x := range numbers(seed, out*in) {
-			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x/4))
+			bits := math.Float32bits(x / 4)
+			if weights == gpu.BF16 {
+				data = binary.LittleEndian.AppendUint16(data, uint16(bits>>16))
+			} else {
+				data = binary.LittleEndian.AppendUint32(data, bits)
+			}
 		}
-		w, err := d.Pack(gpu.Tensor{Rows: out, Cols: in, Data: data})
+		w, err := d.Pack(gpu.Tensor{Rows: out, Cols: in, DType: weights, Data: data})
 		must(err)
 		return w
 	}

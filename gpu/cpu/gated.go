@@ -42,6 +42,7 @@ func (d *Device) MatMulGLU(m gpu.MatMulArgs, g gpu.GLUArgs) error {
 		j.bias = floats(m.Bias)
 	}
 	j.gate = d.micro.gates[g.Activation]
+	j.meet()
 	j.cut(d.micro.tall, blockRows)
 	j.spread()
 	d.pool.run(j.tasks(), j)
@@ -74,6 +75,6 @@ func (j *gatedJob) compute(call *tile, to *[tileRows][gatedWidth]float32, x rows
 		j.operands(call, x, t.firstRow, panel)
 		call.c = unsafe.Pointer(&to[0][(panel-t.firstPanel)*panelRows])
 		call.ldc = gatedWidth * 4
-		panel += j.d.micro.multiply(call, j.w.dtype, t.lastRow-t.firstRow, t.lastPanel-panel)
+		panel += j.d.micro.multiply(call, j.kind, t.lastRow-t.firstRow, t.lastPanel-panel)
 	}
 }

@@ -1389,6 +1389,126 @@ func readXCR0() (low uint32)
 //go:noescape
 func amxCode(kernel int) (address uintptr)
 
+// tileDotx1 computes 1 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx1(t *tile)
+
+// pairDotx1 computes 1 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx1(t *tile)
+
+// tileDotx2 computes 2 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx2(t *tile)
+
+// pairDotx2 computes 2 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx2(t *tile)
+
+// tileDotx3 computes 3 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx3(t *tile)
+
+// pairDotx3 computes 3 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx3(t *tile)
+
+// tileDotx4 computes 4 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx4(t *tile)
+
+// pairDotx4 computes 4 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx4(t *tile)
+
+// tileDotx5 computes 5 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx5(t *tile)
+
+// pairDotx5 computes 5 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx5(t *tile)
+
+// tileDotx6 computes 6 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx6(t *tile)
+
+// pairDotx6 computes 6 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx6(t *tile)
+
+// tileDotx7 computes 7 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx7(t *tile)
+
+// pairDotx7 computes 7 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx7(t *tile)
+
+// tileDotx8 computes 8 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx8(t *tile)
+
+// pairDotx8 computes 8 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx8(t *tile)
+
+// tileDotx10 computes 10 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx10(t *tile)
+
+// pairDotx10 computes 10 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx10(t *tile)
+
+// tileDotx12 computes 12 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx12(t *tile)
+
+// pairDotx12 computes 12 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx12(t *tile)
+
+// tileDotx14 computes 14 rows of one panel of pairs.
+//
+//go:noescape
+func tileDotx14(t *tile)
+
+// pairDotx14 computes 14 rows of two panels of pairs.
+//
+//go:noescape
+func pairDotx14(t *tile)
+
+// wideDot computes one row of four panels of pairs.
+//
+//go:noescape
+func wideDot(t *tile)
+
+// roundPairsAVX512 is roundPairsGo for a positive multiple of 16.
+//
+//go:noescape
+func roundPairsAVX512(c *pairCall)
+
 // tilesAVX2 are kernels by type and rows.
 var tilesAVX2 = tileTable{
 	gpu.F32: {
@@ -1768,4 +1888,34 @@ var amxWideners = [plainTypes]func(*tdpWiden){
 	gpu.F32:  amxWidenF32,
 	gpu.F16:  amxWidenF16,
 	gpu.BF16: amxWidenBF16,
+}
+
+// tileDots are kernels for panels of pairs by rows.
+var tileDots = [tileRows + 1]tileKernel{
+	1:  tileDotx1,
+	2:  tileDotx2,
+	3:  tileDotx3,
+	4:  tileDotx4,
+	5:  tileDotx5,
+	6:  tileDotx6,
+	7:  tileDotx7,
+	8:  tileDotx8,
+	10: tileDotx10,
+	12: tileDotx12,
+	14: tileDotx14,
+}
+
+// pairDots are kernels for panels of pairs by rows.
+var pairDots = [tileRows + 1]tileKernel{
+	1:  pairDotx1,
+	2:  pairDotx2,
+	3:  pairDotx3,
+	4:  pairDotx4,
+	5:  pairDotx5,
+	6:  pairDotx6,
+	7:  pairDotx7,
+	8:  pairDotx8,
+	10: pairDotx10,
+	12: pairDotx12,
+	14: pairDotx14,
 }

@@ -14,6 +14,7 @@ import (
 type Limits struct {
 	FMA    float64 // float32 operations a second; a fused multiply-add is two
 	Dot    float64 // the same of 8-bit integers that are multiplied and added up
+	Pairs  float64 // the same of bfloat16 in pairs; 0 where the device multiplies none
 	Tiles  float64 // the same of bfloat16 in tiles; 0 without AMX
 	Cache  float64 // bytes a second read from what each thread's second-level cache holds
 	Memory float64 // bytes a second read from memory
@@ -24,8 +25,9 @@ type limitLoops struct {
 	fma, dot       func(turns int)
 	fmaOps, dotOps int // of a turn
 	read           func(from *byte, turns int)
-	tiles          func(turns int) // nil without
-	tileOps        int             // of a turn
+	pairs, tiles   func(turns int) // nil without
+	pairOps        int             // of a turn
+	tileOps        int
 }
 
 const (
@@ -54,6 +56,9 @@ func (d *Device) Limits(far int) Limits {
 	}
 	clear(mapped.bytes) // Untouched pages are all the one page of zeros.
 	l := Limits{FMA: arithmetic(loops.fma, loops.fmaOps), Dot: arithmetic(loops.dot, loops.dotOps)}
+	if loops.pairs != nil && d.micro.roundPairs != nil {
+		l.Pairs = arithmetic(loops.pairs, loops.pairOps)
+	}
 	if loops.tiles != nil {
 		l.Tiles = arithmetic(loops.tiles, loops.tileOps)
 	}
@@ -75,6 +80,8 @@ func (d *Device) Product(l Limits, t gpu.DType, rows int) float64 {
 	switch {
 	case t.Quantised() && d.class.int8:
 		return l.Dot
+	case t == gpu.BF16 && l.Pairs > 0:
+		return l.Pairs
 	case t.Quantised() || !d.class.tdp:
 		return l.FMA
 	case l.Tiles > 0 && rows >= amxFrom:

@@ -10,7 +10,8 @@ func fastLimits(isa ISA) *limitLoops {
 			dotOps: 2 * 32 * 8, read: limitReadAVX2}
 	case AVX512:
 		return &limitLoops{fma: limitFMAAVX512, fmaOps: 2 * 16 * 24, dot: limitDotAVX512,
-			dotOps: 2 * 64 * 24, read: limitReadAVX512}
+			dotOps: 2 * 64 * 24, pairs: limitPairsAVX512, pairOps: 2 * 32 * 24,
+			read: limitReadAVX512}
 	case AMX:
 		l := fastLimits(AVX512)
 		l.tiles, l.tileOps = limitTiles, 2*tileLimitChains*amxBlockRows*panelRows*tdpStep

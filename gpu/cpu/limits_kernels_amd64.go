@@ -32,6 +32,11 @@ func limitDotAVX2(turns int)
 //go:noescape
 func limitDotAVX512(turns int)
 
+// limitPairsAVX512 adds products of a vector of pairs to each chain a turn.
+//
+//go:noescape
+func limitPairsAVX512(turns int)
+
 // limitTilesAMX adds a product of two tiles of bfloat16 to each tile of sums a turn.
 //
 //go:noescape

@@ -31,6 +31,7 @@ func (d *Device) MatMul(a gpu.MatMulArgs) error {
 			d.tdpMatMul(call)
 			continue
 		}
+		call.meet()
 		call.cut(d.micro.tall, blockRows)
 		call.spread()
 		d.matmul.matmulCall = call
@@ -49,6 +50,11 @@ type matmulCall struct {
 	outputs      int // of a row of dst
 	panels       int // to be cut
 	accumulate   bool
+
+	kind   tileKind
+	steps  int  // of a chain, as tile kernels count them
+	stride int  // from row to row of x
+	flush  bool // whether subnormals are taken for zeros
 
 	tall, tiles, blocks       int // rows of a tile, tiles, blocks of tiles
 	panelsPerTask, panelTasks int
@@ -125,7 +131,7 @@ type rowsApart struct {
 // spread has workers copy the rows of their blocks apart, where a tile's rows would lie in the same
 // few sets of the cache and drive one another out of it: each pair of panels reads all of them.
 func (c *matmulCall) spread() {
-	if c.rows < apartFrom || c.w.cols*4%(nearSets/2) != 0 {
+	if c.rows < apartFrom || c.stride*4%(nearSets/2) != 0 {
 		return
 	}
 	c.d.calls++
@@ -141,7 +147,7 @@ func (c *matmulCall) spread() {
 // rowsOf are the activations of a block from its first row on, and the distance of its rows.
 func (c *matmulCall) rowsOf(s *scratch, t area) rowsAt {
 	if c.number == 0 {
-		return rowsAt{c.x, 0, c.w.cols}
+		return rowsAt{c.x, 0, c.stride}
 	}
 	apart, stride := &s.apart, c.w.cols+rowGap
 	if apart.number != c.number || apart.firstRow != t.firstRow {
@@ -163,8 +169,7 @@ type rowsAt struct {
 type matmulJob struct{ matmulCall }
 
 func (j *matmulJob) do(worker, task int) {
-	s, m, dtype := j.d.scratch[worker], j.d.micro, j.w.dtype
-	t := j.area(task)
+	s, m, t := j.d.scratch[worker], j.d.micro, j.area(task)
 	x := j.rowsOf(s, t)
 	for row := t.firstRow; row < t.lastRow; row += m.tall {
 		rows := min(m.tall, t.lastRow-row)
@@ -177,7 +182,7 @@ func (j *matmulJob) do(worker, task int) {
 				panel++
 				continue
 			}
-			panel += m.multiply(&s.call, dtype, rows, full)
+			panel += m.multiply(&s.call, j.kind, rows, full)
 		}
 	}
 	s.call = tile{}
@@ -185,16 +190,16 @@ func (j *matmulJob) do(worker, task int) {
 
 // multiply computes a tile of rows by as many panels as a kernel takes, at most so many, and
 // returns how many.
-func (m *micro) multiply(t *tile, dtype gpu.DType, rows, panels int) int {
+func (m *micro) multiply(t *tile, kind tileKind, rows, panels int) int {
 	switch {
 	case rows == 1 && panels >= widePanels:
-		m.wide[dtype](t)
+		m.wide[kind](t)
 		return widePanels
-	case panels >= pairPanels && m.pairs[dtype][rows] != nil:
-		m.pairs[dtype][rows](t)
+	case panels >= pairPanels && m.pairs[kind][rows] != nil:
+		m.pairs[kind][rows](t)
 		return pairPanels
 	}
-	m.tiles[dtype][rows](t)
+	m.tiles[kind][rows](t)
 	return 1
 }
 
@@ -210,12 +215,15 @@ func (j *matmulJob) outputsOf(t *tile, row, panel int) {
 // operands fills all of a call but the outputs.
 func (c *matmulCall) operands(t *tile, x rowsAt, row, panel int) {
 	*t = tile{
-		k: c.w.cols, a: address(x.x, (row-x.first)*x.stride), lda: uintptr(x.stride) * 4,
+		k: c.steps, a: address(x.x, (row-x.first)*x.stride), lda: uintptr(x.stride) * 4,
 		b: c.w.panel(panel), ldb: uintptr(c.w.stepBytes()), panel: uintptr(c.w.panelBytes()),
 		init: unsafe.Pointer(&c.d.zeros),
 	}
 	if c.bias != nil {
 		t.init = address(c.bias, c.w.first+panel*panelRows)
+	}
+	if c.flush {
+		t.mode[1] = flushMode
 	}
 }
 
@@ -225,7 +233,7 @@ func (j *matmulJob) ragged(s *scratch, row, rows int) {
 	j.start(s.init[:], panelRows, columns, area{firstRow: row, lastRow: row + rows})
 	t.c, t.ldc = unsafe.Pointer(&s.out), panelRows*4
 	t.init, t.ldi = unsafe.Pointer(&s.init), panelRows*4
-	j.d.micro.tiles[j.w.dtype][rows](t)
+	j.d.micro.tiles[j.kind][rows](t)
 	for r := range rows {
 		at := (row + r) * j.outputs
 		copy(j.dst[at+columns.first:at+columns.last], s.out[r*panelRows:])

@@ -41,6 +41,10 @@ type tile struct {
 	// least 1.
 	stairs       *[tileRows]unsafe.Pointer
 	first, steps int
+
+	// The processor's mode: before the call, which the kernel keeps here, and flushMode where
+	// subnormals are to be taken for zeros, else 0. Kernels for BF16 alone look.
+	mode [2]uint32
 }
 
 // stretch is the next k steps of b, where they do not follow the ones before in memory.
@@ -90,8 +94,17 @@ type tileKernel func(*tile)
 // plainTypes counts the types that are not quantised; they come first.
 const plainTypes = gpu.BF16 + 1
 
-// tileTable is kernels by type and rows; nil where there is none.
-type tileTable [plainTypes][tileRows + 1]tileKernel
+// tileKind is what a tile kernel multiplies: weights of a type that is not quantised by float32, or
+// pairs of bfloat16 by such pairs.
+type tileKind int
+
+const (
+	kindPairs = tileKind(plainTypes)
+	tileKinds = kindPairs + 1
+)
+
+// tileTable is kernels by kind and rows; nil where there is none.
+type tileTable [tileKinds][tileRows + 1]tileKernel
 
 // micro is a set of inner loops. All sets give the same bits.
 type micro struct {
@@ -99,9 +112,9 @@ type micro struct {
 	tall          int                    // the rows that tiles are best cut into
 	tiles         tileTable              // one panel, every height up to tall
 	pairs         tileTable              // pairPanels panels; empty where one panel is as good
-	wide          [plainTypes]tileKernel // one row, widePanels panels
 	climbing      [plainTypes]tileKernel // tall rows that climb stairs; nil where there are none
 	climbingPairs [plainTypes]tileKernel // the same for pairPanels panels
+	wide          [tileKinds]tileKernel  // one row, widePanels panels
 	sumSquares    func(lanes *[normLanes]float64, x []float32)
 	scaleWeighted func(dst, x, weight []float32, n norm)
 	scaleRow      func(x []float32, f float32)
@@ -109,6 +122,7 @@ type micro struct {
 	gates         [gpu.GELUTanh + 1]func(dst, gate, up []float32)
 	rotate        func(low, high, cos, sin []float32)
 	narrow        [plainTypes]func(dst []uint16, src []float32) // rounds len(dst) numbers
+	roundPairs    func(*pairCall)                               // nil without tiles of kindPairs
 	widenPanel    func(*widenCall)
 	widenRow      func(*widenCall)
 	quant         quantMicro
@@ -132,8 +146,7 @@ func goMicro() *micro {
 		quant:         goQuantMicro(),
 		tdp:           goTDPMicro(),
 	}
-	for dtype := range m.tiles {
-		widen := wideners[dtype]
+	for dtype, widen := range wideners {
 		for rows := 1; rows <= m.tall; rows++ {
 			m.tiles[dtype][rows] = func(t *tile) { tileGo(t, rows, 0, widen) }
 		}
@@ -151,13 +164,13 @@ func goMicro() *micro {
 
 // complete fills the heights that a table lacks, up to tall, with two kernels one after the other.
 func (t *tileTable) complete(tall int) {
-	for dtype := range t {
+	for kind := range t {
 		for rows := 1; rows <= tall; rows++ {
-			if t[dtype][rows] != nil {
+			if t[kind][rows] != nil || t[kind][1] == nil {
 				continue
 			}
-			upper, lower := t[dtype][rows-1], t[dtype][1]
-			t[dtype][rows] = func(call *tile) {
+			upper, lower := t[kind][rows-1], t[kind][1]
+			t[kind][rows] = func(call *tile) {
 				rest, above := *call, uintptr(rows-1)
 				upper(call)
 				rest.a = unsafe.Add(call.a, above*call.lda)
@@ -223,6 +236,10 @@ type tilePart struct {
 // add goes through one stretch. The loop is fma32 written out, because a call an FMA would take
 // longer than the FMA.
 func (p *tilePart) add(sums *[tileRows][panelRows]float32, s stretch) {
+	if p.t.mode[1] != 0 {
+		p.addFlushed(sums, s)
+		return
+	}
 	for k := range s.k {
 		w := p.widen(unsafe.Add(s.b, uintptr(k)*p.t.ldb))
 		for r := range p.rows {
@@ -235,6 +252,20 @@ func (p *tilePart) add(sums *[tileRows][panelRows]float32, s stretch) {
 				} else {
 					row[j] = float32(s)
 				}
+			}
+		}
+	}
+	p.at += uintptr(s.k) * 4
+}
+
+// addFlushed is add with subnormals taken for zeros.
+func (p *tilePart) addFlushed(sums *[tileRows][panelRows]float32, s stretch) {
+	for k := range s.k {
+		w := p.widen(unsafe.Add(s.b, uintptr(k)*p.t.ldb))
+		for r := range p.rows {
+			x := flush(*(*float32)(unsafe.Add(p.t.a, uintptr(r)*p.t.lda+p.at+uintptr(k)*4)))
+			for j, sum := range sums[r] {
+				sums[r][j] = fmaFlush(x, flush(float32(w[j])), flush(sum))
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func avx2Micro() *micro {
 		name:          AVX2,
 		tall:          6,
 		tiles:         tilesAVX2,
-		wide:          [...]tileKernel{wideF32AVX2, wideF16AVX2, wideBF16AVX2},
+		wide:          [tileKinds]tileKernel{wideF32AVX2, wideF16AVX2, wideBF16AVX2},
 		climbing:      climbAVX2,
 		sumSquares:    sumSquaresFast,
 		scaleWeighted: scaleWeightedFast,
@@ -99,8 +99,29 @@ func avx512Micro() *micro {
 			gpu.BF16: tdpWideBF16},
 		widePanels: [...]int{gpu.F32: 1, gpu.F16: 2, gpu.BF16: 2},
 		split:      splitFast(16, tdpSplitAVX512)}
-	m.wide = [...]tileKernel{wideF32AVX512, wideF16AVX512, wideBF16AVX512}
+	m.wide = [tileKinds]tileKernel{wideF32AVX512, wideF16AVX512, wideBF16AVX512}
 	return m
+}
+
+// fastDots are the products of pairs that this processor has beside AVX-512, or nil.
+func fastDots() *dotMicro {
+	if !cpu.X86.HasAVX512BF16 {
+		return nil
+	}
+	return &dotMicro{tiles: tileDots, pairs: pairDots, wide: wideDot, round: roundPairsFast}
+}
+
+// roundPairsFast gives the assembly whole vectors.
+func roundPairsFast(c *pairCall) {
+	rest := *c
+	if c.n &^= 15; c.n > 0 {
+		roundPairsAVX512(c)
+	}
+	if rest.n -= c.n; rest.n == 0 {
+		return // there is nothing behind that an address could be of
+	}
+	rest.from, rest.to = unsafe.Add(rest.from, 4*c.n), unsafe.Add(rest.to, 2*c.n)
+	roundPairsGo(&rest)
 }
 
 func avx2TDPMicro() tdpMicro {

@@ -4,3 +4,6 @@ package cpu
 
 // fastMicro is nil: this architecture has plain Go only.
 func fastMicro(ISA) *micro { return nil }
+
+// fastDots is nil for the same reason.
+func fastDots() *dotMicro { return nil }

@@ -14,6 +14,11 @@ const (
 	// NumericsInt8 differs for quantised weights alone: they meet activations in 8-bit integers,
 	// and an output is one chain over blocks of 32 exact integer products.
 	NumericsInt8 = "fma-int8"
+	// NumericsBF16 differs from NumericsFMA for weights in BF16 alone: activations that meet them
+	// are rounded to bfloat16. See twin_bfloat.go.
+	NumericsBF16 = "fma-bf16"
+	// NumericsBF16Int8 is NumericsBF16 with quantised weights as in NumericsInt8.
+	NumericsBF16Int8 = "fma-bf16-int8"
 	// NumericsTDP differs from NumericsFMA for weights that are not quantised alone: they are
 	// multiplied as sums of bfloat16 in the order of AMX's tile product. See tdp.go.
 	NumericsTDP = "tdp"
@@ -24,22 +29,26 @@ const (
 // numericsClass is a class taken apart.
 type numericsClass struct {
 	tdp  bool // for weights that are not quantised
-	int8 bool // for those that are
+	bf16 bool // for those in BF16; never with tdp
+	int8 bool // for those that are quantised
 }
 
 // classOf reads a class; an unknown one is a mistake of the caller.
 func classOf(numerics string) numericsClass {
 	base, integers := strings.CutSuffix(numerics, "-int8")
-	if base != NumericsFMA && base != NumericsTDP {
+	if base != NumericsFMA && base != NumericsTDP && base != NumericsBF16 {
 		panic(fmt.Sprintf("cpu: there is no numerics class %q", numerics))
 	}
-	return numericsClass{tdp: base == NumericsTDP, int8: integers}
+	return numericsClass{tdp: base == NumericsTDP, bf16: base == NumericsBF16, int8: integers}
 }
 
 func (c numericsClass) String() string {
 	name := NumericsFMA
-	if c.tdp {
+	switch {
+	case c.tdp:
 		name = NumericsTDP
+	case c.bf16:
+		name = NumericsBF16
 	}
 	if c.int8 {
 		name += "-int8"
@@ -50,9 +59,10 @@ func (c numericsClass) String() string {
 // of is the class that weights of some types are computed in: what the others would be does not
 // show.
 func (c numericsClass) of(types []gpu.DType) string {
-	plain, quantised := false, false
+	var seen numericsClass
 	for _, t := range types {
-		plain, quantised = plain || !t.Quantised(), quantised || t.Quantised()
+		seen.tdp, seen.int8 = seen.tdp || !t.Quantised(), seen.int8 || t.Quantised()
+		seen.bf16 = seen.bf16 || t == gpu.BF16
 	}
-	return numericsClass{tdp: c.tdp && plain, int8: c.int8 && quantised}.String()
+	return numericsClass{c.tdp && seen.tdp, c.bf16 && seen.bf16, c.int8 && seen.int8}.String()
 }

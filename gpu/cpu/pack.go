@@ -18,23 +18,46 @@ func (m *matrix) Cols() int { return m.cols }
 
 // packed is output rows [first, first+rows) of a weight, in panels of panelRows rows; the last
 // panel is filled up with zeros. A panel that is not quantised is [cols][panelRows] in the type it
-// was stored in; quantised ones are in pack_quant.go.
+// was stored in, or in pairs as dotMicro has them; quantised ones are in pack_quant.go.
 type packed struct {
 	first, rows, cols int
 	dtype             gpu.DType
+	pairs             bool
 	memory            *memory
 }
 
 // panels counts them.
 func (m *packed) panels() int { return (m.rows + panelRows - 1) / panelRows }
 
-// stepBytes is the distance from one k to the next of a panel that is not quantised.
+// kind is what tile kernels see in panels that are not quantised, steps how many steps of k.
+func (m *packed) kind() tileKind {
+	if m.pairs {
+		return kindPairs
+	}
+	return tileKind(m.dtype)
+}
+
+func (m *packed) steps() int {
+	if m.pairs {
+		return (m.cols + 1) / 2
+	}
+	return m.cols
+}
+
+// pairPlace is where k lies in a column of a panel of pairs that begins at a number of pairs.
+func pairPlace(column, k int) int { return 2*(column+k/2*panelRows) + 1 - k%2 }
+
+// stepBytes is the distance from one k to the next of a panel that is neither quantised nor in
+// pairs.
 func (m *packed) stepBytes() int { return panelRows * m.dtype.Bytes() }
 
 // panelBytes is the distance from one panel to the next.
 func (m *packed) panelBytes() int {
 	if m.dtype.Quantised() {
 		return quantPanelBytes(m.dtype, m.cols)
+	}
+	if m.pairs {
+		return m.steps() * 2 * m.stepBytes()
 	}
 	return m.cols * m.stepBytes()
 }
@@ -50,6 +73,7 @@ func (d *Device) Pack(parts ...gpu.Tensor) (gpu.Matrix, error) {
 	m := &matrix{cols: parts[0].Cols}
 	for from := 0; from < len(parts); {
 		p := &packed{first: m.rows, cols: m.cols, dtype: parts[from].DType}
+		p.pairs = p.dtype == gpu.BF16 && d.micro.roundPairs != nil
 		to := from
 		for ; to < len(parts) && parts[to].DType == p.dtype; to++ {
 			p.rows += parts[to].Rows
@@ -88,6 +112,8 @@ func (j *packJob) do(_, panel int) {
 		switch {
 		case j.m.dtype.Quantised():
 			j.m.placeRow(panel, lane, data)
+		case j.m.pairs:
+			j.m.placePairs(panel, lane, data)
 		case j.m.dtype == gpu.F32:
 			dst := numbers[uint32](j.m.memory)[at:]
 			for k := range j.m.cols {
@@ -99,6 +125,19 @@ func (j *packJob) do(_, panel int) {
 				dst[k*panelRows] = binary.LittleEndian.Uint16(data[2*k:])
 			}
 		}
+	}
+}
+
+// placePairs writes a row of BF16 to its lane of a panel.
+func (m *packed) placePairs(panel, lane int, data []byte) {
+	dst := numbers[uint32](m.memory)[panel*m.steps()*panelRows+lane:]
+	for k := range m.cols / 2 {
+		pair := binary.LittleEndian.Uint32(data[4*k:])
+		dst[k*panelRows] = pair<<16 | pair>>16
+	}
+	if m.cols%2 == 1 {
+		last := uint32(binary.LittleEndian.Uint16(data[2*(m.cols-1):]))
+		dst[m.cols/2*panelRows] = last<<16 | padWeight
 	}
 }
 
@@ -130,6 +169,11 @@ func (m *matrix) row(dst []float32, row int, scale float32) {
 		src := numbers[uint16](p.memory)[at:]
 		for k := range dst {
 			dst[k] = halfToFloat(src[k*panelRows]) * scale
+		}
+	case p.pairs:
+		src, at := numbers[uint16](p.memory), row/panelRows*p.steps()*panelRows+row%panelRows
+		for k := range dst {
+			dst[k] = bfloatToFloat(src[pairPlace(at, k)]) * scale
 		}
 	case p.dtype == gpu.BF16:
 		src := numbers[uint16](p.memory)[at:]

@@ -177,6 +177,9 @@ func (t *Twin) product(w *twinMatrix, o int, row []float32, sum float32) float32
 	if b := w.blocks[o]; b != nil && t.class.int8 {
 		return b.product(row, sum)
 	}
+	if t.class.bf16 && w.types[o] == gpu.BF16 {
+		return bfloatSum(row, w.row(o), sum)
+	}
 	for k, v := range w.row(o) {
 		sum = fma32(row[k], v, sum)
 	}

@@ -44,7 +44,8 @@ func Run(t *testing.T, open func() gpu.Device) {
 			device := open()
 			twin := cpu.NewTwin(cpu.NumericsFMA)
 			switch class := device.Numerics(); class {
-			case cpu.NumericsInt8, cpu.NumericsTDP, cpu.NumericsTDPInt8:
+			case cpu.NumericsInt8, cpu.NumericsTDP, cpu.NumericsTDPInt8, cpu.NumericsBF16,
+				cpu.NumericsBF16Int8:
 				twin = cpu.NewTwin(class)
 			}
 			defer device.Close()

@@ -9,8 +9,8 @@ import (
 )
 
 // Limits are what a device does at most with one kind of work: operations and bytes a second.
-// Tiles is 0 where there are none.
-type Limits struct{ FMA, Dot, Tiles, Cache, Memory float64 }
+// Pairs and Tiles are 0 where there are none.
+type Limits struct{ FMA, Dot, Pairs, Tiles, Cache, Memory float64 }
 
 // Kernels measures the kernels of a device one by one, on the shapes of a model.
 type Kernels struct {
@@ -94,6 +94,9 @@ func (l Limits) Rows(label string) []Row {
 	rows := []Row{row("float32 multiply-add", "GFLOP/s", l.FMA),
 		row("int8 dot", "GFLOP/s", l.Dot),
 		row("second-level cache", "GB/s", l.Cache), row("memory", "GB/s", l.Memory)}
+	if l.Pairs > 0 {
+		rows = append(rows, row("bfloat16 pairs", "GFLOP/s", l.Pairs))
+	}
 	if l.Tiles > 0 {
 		rows = append(rows, row("bfloat16 tiles", "GFLOP/s", l.Tiles))
 	}

@@ -98,7 +98,7 @@ type Backend struct {
 	Device      int    // of cuda
 	Threads     Auto[int]
 	ISA         string // auto, avx512, avx2, plain
-	Activations string // int8, f32
+	Activations string // int8, f32, bf16
 	Numerics    string // fma, tdp
 }
 

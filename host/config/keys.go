@@ -209,10 +209,12 @@ var modelKeys = []row{
 	{
 		table: "backend", key: "activations",
 		at:  func(c *Config) any { return &c.Backend.Activations },
-		def: `"int8"`, enum: []string{"int8", "f32"},
-		alias: map[string]string{"float32": "f32", "fp32": "f32", "i8": "int8", "q8_0": "int8"},
-		doc: "how quantised weights meet activations: int8 = in exact dot products | f32 " +
-			"(slower); equal on prefill and decode",
+		def: `"int8"`, enum: []string{"int8", "f32", "bf16"},
+		alias: map[string]string{"float32": "f32", "fp32": "f32", "i8": "int8", "q8_0": "int8",
+			"bfloat16": "bf16"},
+		doc: "what activations are rounded to: int8 = 8 bits for quantised weights, in exact dot " +
+			"products | f32 = nothing (slower) | bf16 = as int8, and BF16 for weights in BF16 " +
+			"(needs numerics = \"fma\"); equal on prefill and decode",
 	},
 	{
 		table: "backend", key: "numerics",

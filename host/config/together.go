@@ -14,6 +14,7 @@ func (c *checker) together() {
 	c.routerInstances()
 	c.chunks()
 	c.tiles()
+	c.roundings()
 	c.openAPI()
 	c.keysOrNone()
 	c.certificate()
@@ -81,6 +82,16 @@ func (c *checker) tiles() {
 		c.report(c.value("backend.isa"), "E203", fmt.Sprintf(
 			"backend.isa is \"amx\", and backend.numerics %q", b.Numerics),
 			`set numerics = "tdp" beside it: the tiles of AMX sum in that order alone`)
+	}
+}
+
+// roundings wants activations in BF16 with the order of sums that has a class for them.
+func (c *checker) roundings() {
+	b := c.config.Backend
+	if b.Activations == "bf16" && b.Numerics == "tdp" && !c.bad["backend.numerics"] {
+		c.report(c.value("backend.activations"), "E203",
+			"backend.activations is \"bf16\", and backend.numerics \"tdp\"",
+			`set numerics = "fma" beside it: tdp splits activations, and never rounds them alone`)
 	}
 }
 

@@ -113,8 +113,12 @@ func setEither(key, here, there string) string {
 // numericsSettings are backend.numerics and backend.activations of a class of the cpu device.
 func numericsSettings(class string) (settings [2]string, known bool) {
 	base, integers := strings.CutSuffix(class, "-int8")
+	base, rounded := strings.CutSuffix(base, "-bf16")
 	settings = [2]string{base, "f32"}
-	if integers {
+	switch {
+	case rounded:
+		settings[1] = "bf16"
+	case integers:
 		settings[1] = "int8"
 	}
 	return settings, base == "fma" || base == "tdp"

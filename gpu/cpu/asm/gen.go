@@ -65,6 +65,7 @@ func main() {
 	}
 	g.tdp()
 	g.amx()
+	g.dots()
 	write("kernels_amd64.s", g.code.String())
 	writeGo("kernels_amd64.go", g.decl.String()+g.tables())
 	writeLimits()
@@ -108,6 +109,7 @@ func (g *generator) tables() string {
 	g.quantTables(&t)
 	g.tdpTables(&t)
 	g.amxTables(&t)
+	g.dotTables(&t)
 	return t.String()
 }
 
@@ -124,7 +126,27 @@ const (
 	fieldInit, fieldLDI, fieldRest, fieldNext  = 64, 72, 80, 88
 	fieldShift, fieldStairs                    = 96, 104
 	fieldFirst, fieldSteps                     = 112, 120
+	fieldBefore, fieldFlushing                 = 128, 132
 )
+
+// mayFlush writes what follows until the returned function is called in the mode that flushes,
+// where the call says one. Only weights in BF16 have such calls.
+func (g *generator) mayFlush(name, dtype string) (back func()) {
+	if dtype != "BF16" {
+		return func() {}
+	}
+	when := func(label string, body func()) {
+		g.p("CMPL %d(AX), $0", fieldFlushing)
+		g.p("JEQ %s_%s", name, label)
+		body()
+		g.label("%s_%s", name, label)
+	}
+	when("begin", func() {
+		g.p("STMXCSR %d(AX)", fieldBefore)
+		g.p("LDMXCSR %d(AX)", fieldFlushing)
+	})
+	return func() { when("end", func() { g.p("LDMXCSR %d(AX)", fieldBefore) }) }
+}
 
 // nextStretch writes what follows a loop over CX steps of b in DI: on to the next stretch of b, or
 // out. Then moves what else depends on DI.
@@ -154,6 +176,7 @@ func (g *generator) tile(dtype string, rows int, climbs bool) {
 	}
 	g.function(name, "(t *tile)", doc, 8)
 	g.p("MOVQ t+0(FP), AX")
+	back := g.mayFlush(name, dtype)
 	g.p("MOVQ %d(AX), BX", fieldInit)
 	g.p("MOVQ %d(AX), DX", fieldLDI)
 	for r := range rows {
@@ -204,6 +227,7 @@ func (g *generator) tile(dtype string, rows int, climbs bool) {
 			g.p("ADDQ R11, DX")
 		}
 	}
+	back()
 	g.p("VZEROUPPER")
 	g.p("RET")
 }
@@ -286,6 +310,7 @@ func (g *generator) wide(dtype string) {
 	name := fmt.Sprintf("wide%sAVX2", dtype)
 	g.function(name, "(t *tile)", "computes one row of four "+dtype+" panels.", 8)
 	g.p("MOVQ t+0(FP), AX")
+	back := g.mayFlush(name, dtype)
 	g.p("MOVQ %d(AX), BX", fieldInit)
 	for i := range 8 {
 		g.p("VMOVUPS %d(BX), Y%d", 32*i, 4+i)
@@ -325,6 +350,7 @@ func (g *generator) wide(dtype string) {
 	for i := range 8 {
 		g.p("VMOVUPS Y%d, %d(DX)", 4+i, 32*i)
 	}
+	back()
 	g.p("VZEROUPPER")
 	g.p("RET")
 }

@@ -9,6 +9,7 @@ func (g *generator) limits() {
 	}
 	g.limitDot256()
 	g.limitDot512()
+	g.limitPairs()
 	g.limitTiles()
 }
 
@@ -78,6 +79,20 @@ func (g *generator) limitDot512() {
 	g.limitLoop(name, func() {
 		for i := range limitChains(zmm) {
 			g.p("VPDPBUSD Z0, Z1, Z%d", 4+i)
+		}
+	})
+}
+
+// limitPairs writes products of pairs of bfloat16.
+func (g *generator) limitPairs() {
+	const name = "limitPairsAVX512"
+	g.function(name, "(turns int)", "adds products of a vector of pairs to each chain a turn.", 8)
+	for i := range 32 {
+		g.zero(zmm, i)
+	}
+	g.limitLoop(name, func() {
+		for i := range limitChains(zmm) {
+			g.dotBF16(4+i, 1, 0)
 		}
 	})
 }

@@ -39,6 +39,7 @@ func (g *generator) tile512(dtype string, rows, panels int, climbs bool) {
 	}
 	g.function(name, "(t *tile)", doc, 8)
 	g.p("MOVQ t+0(FP), AX")
+	back := g.mayFlush(name, dtype)
 	g.p("MOVQ %d(AX), BX", fieldInit)
 	g.p("MOVQ %d(AX), DX", fieldLDI)
 	for r := range rows {
@@ -89,6 +90,7 @@ func (g *generator) tile512(dtype string, rows, panels int, climbs bool) {
 		g.climb512(name, dtype, rows, panels)
 	}
 	g.eachRow(rows, panels, func(i, at int) { g.p("VMOVUPS Z%d, %d(DX)", i, at) })
+	back()
 	g.p("VZEROUPPER")
 	g.p("RET")
 }
@@ -188,6 +190,7 @@ func (g *generator) wide512(dtype string) {
 	name := fmt.Sprintf("wide%sAVX512", dtype)
 	g.function(name, "(t *tile)", "computes one row of four "+dtype+" panels.", 8)
 	g.p("MOVQ t+0(FP), AX")
+	back := g.mayFlush(name, dtype)
 	g.p("MOVQ %d(AX), BX", fieldInit)
 	for i := range 4 {
 		g.p("VMOVUPS %d(BX), Z%d", 64*i, i)
@@ -225,6 +228,7 @@ func (g *generator) wide512(dtype string) {
 	for i := range 4 {
 		g.p("VMOVUPS Z%d, %d(DX)", i, 64*i)
 	}
+	back()
 	g.p("VZEROUPPER")
 	g.p("RET")
 }
