@@ -14,7 +14,7 @@ FUZZTIME ?= 10s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: cuda cuda-build cuda-emulator cuda-test gpu-bundle ptx bench-peer check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
+.PHONY: cuda cuda-build cuda-emulator cuda-test gpu-bundle ptx bench-peer bench-gate check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
 
 check: fmt vet tidy test ## everything a commit must pass
 
@@ -118,6 +118,19 @@ BENCH ?= -p 512,2048,8192 -n 64 --batch 1,8,16 --repeat 5
 
 bench-peer: ## this engine and PEER on the same MODEL, round by round, with the ratios
 	go run ./cmd/engine bench --model $(MODEL) --peer $(PEER) --threads 2 $(BENCH)
+
+# The commit that bench-gate compares with, what it measures, and below which part of before it fails.
+REF ?= HEAD~1
+GATE ?= --kernels --dtype f16,bf16,q8_0,q4_k --rows 1,16,512 --threads 2 --repeat 3
+LEAST ?= 0.95
+ROUNDS ?= 5
+
+bench-gate: ## the tree at hand against REF, by turns in one run: fails where something became slower
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && mkdir $$folder/before && \
+	  git archive $(REF) | tar -x -C $$folder/before && \
+	  (cd $$folder/before && go build -buildvcs=false -trimpath -o ../engine-before ./cmd/engine) && \
+	  go build -trimpath -o $$folder/engine ./cmd/engine && \
+	  $$folder/engine bench gate $$folder/engine-before --least $(LEAST) --rounds $(ROUNDS) -- $(GATE)
 
 staticcheck: ## fetches the pinned linter
 	go run $(STATICCHECK) ./...

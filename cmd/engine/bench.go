@@ -54,10 +54,11 @@ vLLM's own benchmark.`,
 		},
 		Annotations: map[string]string{exits: "1 2 69", usages: "engine bench [--model PATH]\n" +
 			"engine bench --kernels\nengine bench --serving [--model PATH]\n" +
-			"engine bench --url URL\nengine bench compare BEFORE.json AFTER.json"},
+			"engine bench --url URL\nengine bench compare BEFORE.json AFTER.json\n" +
+			"engine bench gate BEFORE [-- FLAGS]"},
 	}
 	o.flags(cmd)
-	cmd.AddCommand(benchCompareCommand())
+	cmd.AddCommand(benchCompareCommand(), benchGateCommand())
 	return cmd
 }
 

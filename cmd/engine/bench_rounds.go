@@ -107,11 +107,14 @@ func (r *benchRounds) once(ctx context.Context, round, i int) error {
 func (r *benchRounds) rows() (list []bench.Row) {
 	for i, c := range r.cases {
 		list = append(list, c.Row(r.ours[i]))
-		if r.others[i] != nil {
-			list = append(list, bench.RowOf(fmt.Sprintf("%v %s", c, r.other.name), "tok/s",
-				r.others[i]), bench.RowOf(fmt.Sprintf("%v %s ratio", c, r.other.name), "×",
-				r.other.ratios(r.ours[i], r.others[i])))
+		if r.others[i] == nil {
+			continue
 		}
+		name := fmt.Sprintf("%v %s", c, r.other.name)
+		rate := bench.RowOf(name, "tok/s", r.others[i])
+		rate.Machine = !r.other.ofOurs
+		list = append(list, rate, bench.RowOf(name+" ratio", "×",
+			r.other.ratios(r.ours[i], r.others[i])))
 	}
 	if r.carried != nil {
 		cost := bench.RowOf("transfer alone", "%", []float64{100 * r.cost})

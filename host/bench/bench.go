@@ -46,6 +46,8 @@ type Row struct {
 	Lower bool `json:"lower,omitempty"`
 	// Share is the part of what the machine does at most; 0 where nothing bounds the row.
 	Share float64 `json:"share,omitempty"`
+	// Machine says that the row tells of the machine or of a peer, not of the program.
+	Machine bool `json:"machine,omitempty"`
 }
 
 // RowOf summarises samples.

@@ -89,7 +89,8 @@ func (k KernelResult) Rows() []Row {
 // Rows are the limits themselves.
 func (l Limits) Rows(label string) []Row {
 	row := func(name, unit string, x float64) Row {
-		return Row{Name: label + " limit " + name, Unit: unit, Value: x / 1e9, Share: 1}
+		return Row{Name: label + " limit " + name, Unit: unit, Value: x / 1e9, Share: 1,
+			Machine: true}
 	}
 	rows := []Row{row("float32 multiply-add", "GFLOP/s", l.FMA),
 		row("int8 dot", "GFLOP/s", l.Dot),
