@@ -3,6 +3,7 @@ package cpu
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
 // job is a kernel cut into tasks that touch disjoint outputs. Which worker does which task changes
@@ -56,8 +57,10 @@ func (s *share) take(last bool) (task int, ok bool) {
 }
 
 const (
-	// spins is how often a waiter looks before it parks: some ten microseconds.
-	spins = 4000
+	// spinTime is how long a waiter looks before it parks: longer than the host takes between two
+	// steps of a generation, because to wake a processor that went idle takes tens of microseconds,
+	// in virtual machines more.
+	spinTime = 50 * time.Microsecond
 	// yieldEvery lets other goroutines of an oversubscribed machine run between looks.
 	yieldEvery = 256
 )
@@ -147,12 +150,11 @@ func newGate() *gate { return &gate{signal: make(chan struct{}, 1)} }
 // wait returns once ready holds. Parking is announced before the last look, and open looks for the
 // announcement after the condition was made true, so one of the two always sees the other.
 func (g *gate) wait(ready func() bool) {
-	for i := 1; i <= spins; i++ {
-		if ready() {
-			return
-		}
-		if i%yieldEvery == 0 {
-			runtime.Gosched()
+	for begun := time.Now(); time.Since(begun) < spinTime; runtime.Gosched() {
+		for range yieldEvery {
+			if ready() {
+				return
+			}
 		}
 	}
 	for {
