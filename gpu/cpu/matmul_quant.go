@@ -76,13 +76,21 @@ type quantMatmulJob struct {
 	matmulCall
 	format   format
 	integers bool // the activations are d.inputs
+	chunk    int  // blocks of a chunk
 }
 
 // quantBlockRows is the most rows of a block: every block unpacks the weights for itself.
 const quantBlockRows = 512
 
-// cut chooses the tasks, of whole pairs of panels.
+// cut chooses the tasks, of whole pairs of panels, and chunks of about equal length: every one but
+// the first takes up the chains from memory.
 func (j *quantMatmulJob) cut() {
+	j.chunk = superBlocks
+	if length, _ := j.w.dtype.Block(); j.integers && length == quantBlock {
+		blocks := j.w.cols / quantBlock
+		chunks := (blocks + chunkBlocks - 1) / chunkBlocks
+		j.chunk = (blocks + chunks - 1) / chunks
+	}
 	tall := j.d.micro.tall
 	if j.integers {
 		tall = j.d.micro.quant.tall
@@ -103,9 +111,9 @@ func (j *quantMatmulJob) do(worker, task int) {
 		return
 	}
 	for panel := t.firstPanel; panel < t.lastPanel; panel += pairPanels {
-		for block := 0; block < j.w.cols/quantBlock; block += chunkBlocks {
+		for block := 0; block < j.w.cols/quantBlock; block += j.chunk {
 			c := quantChunk{j: j, s: s, panel: panel, block: block}
-			c.blocks = min(chunkBlocks, j.w.cols/quantBlock-block)
+			c.blocks = min(j.chunk, j.w.cols/quantBlock-block)
 			c.unpack()
 			for row := t.firstRow; row < t.lastRow; {
 				row += c.tile(row, t.lastRow-row)

@@ -10,8 +10,13 @@ import (
 // float32 scales that stay in the first-level cache, and all rows of a task pass over it. The
 // chains go on from chunk to chunk through the outputs, which changes no bit.
 
-// chunkBlocks is how many blocks of 32 steps a chunk has: one stored block of the longest formats.
-const chunkBlocks = superLength / quantBlock
+// superBlocks is how many blocks of 32 steps one stored block of the longest formats has, and
+// chunkBlocks the most that a chunk has of the others: two panels of them, and what passes over
+// them, still fit into the first-level cache.
+const (
+	superBlocks = superLength / quantBlock
+	chunkBlocks = 18
+)
 
 // chunk is some steps of one panel, unpacked. asm knows the offsets of the fields.
 type chunk struct {

@@ -13,7 +13,7 @@ const (
 	quantC, quantLDC, quantInit, quantLDI, quantTiles  = 80, 88, 96, 104, 112
 	metaScale, metaSum, metaStart, metaSize            = 0, 4, 8, 16
 	unpackBlocks, unpackQ, unpackScales, unpackTo      = 0, 8, 16, 24
-	chunkScale, chunkLeast                             = 4096, 4096 + 1024
+	chunkScale, chunkLeast                             = 512 * 18, (512 + 2*64) * 18
 	floatsBlocks, floatsOffset, floatsQ, floatsFrom    = 0, 8, 16, 24
 )
 
@@ -175,7 +175,8 @@ func (g *generator) highBits(v vector, bits, group, at int) {
 	g.p("%s %s, %s, %s", v.integer("VPOR"), v.reg(2), v.reg(group/4), v.reg(group/4))
 }
 
-// superScales writes the scales and least values of a stored block of 256, which is a whole chunk.
+// superScales writes the scales and least values of a stored block of 256: of these formats that is
+// a whole chunk.
 func (g *generator) superScales(v vector, format int) {
 	f := formats[format]
 	head, extend := 32, "VPMOVSXBD"
