@@ -56,6 +56,7 @@ type Device struct {
 	current *arena // that kernels are queued in; nil: none
 	failed  error  // the first error since the last Sync
 	flushed *job   // the last one given to the thread
+	sums    sums   // of the last product, until another kernel is queued
 
 	scratch  scratch
 	pinned   []byte // readBytes, of the goroutine that calls kernels

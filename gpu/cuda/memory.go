@@ -122,33 +122,55 @@ func (d *Device) Read(dst []float32, src gpu.Buffer, first int) error {
 		return fmt.Errorf("read elements [%d, %d) of a buffer of %d",
 			first, first+len(dst), src.Elements())
 	}
-	defer runtime.KeepAlive(src) // Sync frees what nothing refers to
-	from, t := at(src), d.options.Type
-	if wide, err := d.widenLast(src); err != nil {
-		return err
-	} else if wide != 0 {
-		from, t = wide, gpu.F32
-	}
-	if err := d.Sync(); err != nil {
+	defer runtime.KeepAlive(src) // finish frees what nothing refers to
+	from, t, err := d.numbers(src)
+	if err != nil {
 		return err
 	}
-	for done := 0; done < len(dst); {
+	for done := 0; ; {
 		n := min(len(dst)-done, readBytes/t.Bytes())
-		part := d.pinned[:n*t.Bytes()]
-		err := d.onThread(func() error {
-			at := driver.Pointer(from + uint64((first+done)*t.Bytes()))
-			if err := d.driver.CopyOut(part, at, d.compute); err != nil {
-				return err
-			}
-			return d.driver.Finish(d.compute)
-		})
+		part, err := d.bring(driver.Pointer(from)+driver.Pointer((first+done)*t.Bytes()),
+			n*t.Bytes())
 		if err != nil {
 			return err
 		}
 		widen(dst[done:][:n], t, part)
-		done += n
+		if done += n; done == len(dst) {
+			return nil
+		}
 	}
-	return nil
+}
+
+// bring waits for the kernels called so far and gives memory of the device, up to readBytes of it,
+// until the next call.
+func (d *Device) bring(from driver.Pointer, bytes int) ([]byte, error) {
+	part := d.pinned[:bytes]
+	err := d.finish(func() error {
+		if bytes == 0 {
+			return nil
+		}
+		return d.driver.CopyOut(part, from, d.compute)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return part, nil
+}
+
+// sums are the float32 numbers of the product whose rows went to a buffer.
+type sums struct{ of, at uint64 }
+
+// numbers is where the numbers of a buffer are, and their type: float32 for what a product makes
+// that nothing has followed.
+func (d *Device) numbers(src gpu.Buffer) (uint64, gpu.DType, error) {
+	if d.sums.at == 0 || d.sums.of != at(src) {
+		wide, err := d.widenLast(src)
+		if err != nil || wide == 0 {
+			return at(src), d.options.Type, err
+		}
+		d.sums = sums{at(src), wide}
+	}
+	return d.sums.at, gpu.F32, nil
 }
 
 // widenLast lets the product that was queued last leave its sums in float32 too, if src is what it
@@ -176,6 +198,7 @@ func (d *Device) widenLast(src gpu.Buffer) (uint64, error) {
 const (
 	wideSums = iota
 	attentionParts
+	chosen       // by Argmax and TopK
 	rotations    // and as many more as a model has schedules
 	maxRotations = 8
 	scratches    = rotations + maxRotations

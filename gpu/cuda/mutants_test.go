@@ -37,7 +37,7 @@ var mutants = []mutant{
 	{name: "slots that arrive overwrite each other in the staging memory", drop: "Finish",
 		site: ".write"},
 	{name: "slots go to their pages before they have arrived", drop: "CopyIn", site: ".writeAll"},
-	{name: "a result is read before it was computed", drop: "Finish", site: "Read"},
+	{name: "a result is read before it was computed", drop: "Finish", site: ".finish"},
 	{name: "weights overwrite each other in the staging memory", drop: "Finish",
 		site: "uploader"},
 	{name: "a layer is copied before its append", early: true},

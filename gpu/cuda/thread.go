@@ -102,15 +102,23 @@ func (d *Device) Flush() error {
 }
 
 // Sync implements gpu.Memory.
-func (d *Device) Sync() error {
+func (d *Device) Sync() error { return d.finish(nil) }
+
+// finish waits until the kernels called so far are done, and with them what `then` gives to the
+// stream; nil for nothing.
+func (d *Device) finish(then func() error) error {
 	err := d.Flush()
 	d.failed = nil
-	if finish := d.onThread(func() error {
-		err := d.driver.Finish(d.compute)
+	if last := d.onThread(func() error {
+		var err error
+		if then != nil {
+			err = then()
+		}
+		err = errors.Join(err, d.driver.Finish(d.compute))
 		d.sweep()
 		return err
 	}); err == nil {
-		err = finish
+		err = last
 	}
 	for _, a := range d.arenas {
 		if a.job != nil {
@@ -153,6 +161,7 @@ func (d *Device) newArena() (*arena, error) {
 
 // arena returns the one to queue work in, with room for so many bytes.
 func (d *Device) arena(bytes int) (*arena, error) {
+	d.sums = sums{}
 	if lost := d.lost.Load(); lost != nil {
 		return nil, *lost
 	}

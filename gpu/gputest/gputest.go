@@ -38,6 +38,7 @@ func Run(t *testing.T, open func() gpu.Device) {
 		{"StaleSlots", testStaleSlots}, {"SlidOut", testSlidOut},
 		{"Chunks", testChunks}, {"GLU", testGLU}, {"Gated", testGated},
 		{"Gather", testGather}, {"AddRows", testAddRows}, {"Pages", testPages},
+		{"Choice", testChoice},
 		{"Refusals", testRefusals},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ var twins = map[string]func(*call){
 	"gather": gather, "add_rows": addRows, "bias_rows": biasRows, "from_float": fromFloat,
 	"to_float": toFloat, "rope_table": ropeTable, "kv_copy": copyPages, "kv_pack": packPages,
 	"kv_unpack": unpackPages, "attend_any": attendAny, "attend_prefill": attendPrefill,
-	"attend_decode": attendDecode, "attend_combine": attendCombine,
+	"attend_decode": attendDecode, "attend_combine": attendCombine, "argmax": argmax, "top_k": topK,
 }
 
 // twin finds the twin of a kernel. One without cannot be launched.

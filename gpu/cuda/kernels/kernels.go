@@ -126,7 +126,7 @@ var signatures = [...]struct{ name, params string }{
 	attendAny:     {"attend_any", "pppipiiiiffii"},
 	attendCombine: {"attend_combine", "pppii"},
 	argmax:        {"argmax", "ppi"},
-	topK:          {"top_k", "ppppiif"},
+	topK:          {"top_k", "pppppii"},
 	fill:          {"fill", "piif"},
 	fromFloat:     {"from_float", "ppi"},
 	toFloat:       {"to_float", "ppi"},

@@ -66,7 +66,7 @@ func launches(t gpu.DType) map[string]Launch {
 		"kv_pack":     PackPages{Count: 3, Shape: shape}.Pack(),
 		"kv_unpack":   PackPages{Count: 3, Shape: shape}.Unpack(),
 		"argmax":      Argmax{Rows: 3, Width: 99}.Launch(t),
-		"top_k":       TopK{Rows: 3, Width: 999, K: 256, Temperature: 1}.Launch(t),
+		"top_k":       TopK{Rows: 3, Width: 999, K: 256}.Launch(t),
 	}
 	for _, dim := range []int{64, 128, 256, 48} {
 		shape.HeadDim = dim

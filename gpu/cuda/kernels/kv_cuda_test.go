@@ -121,30 +121,42 @@ func ranked(x []float64) []int32 {
 	return order
 }
 
-// TestSampling: argmax and the candidates of rows with many equal numbers and some NaNs.
+// TestSampling: argmax and the candidates of rows with many equal numbers, and of one with NaNs.
 func TestSampling(t *testing.T) {
 	each(t, func(r *rig, d gpu.DType, _ float64) {
 		for _, width := range []int{1, 5, 300, 5000} {
-			const rows, temperature = 3, 0.7
+			const rows, sound = 4, 3
 			x := r.numbers(d, rows*width)
 			for i := range x {
 				if i%3 == 0 {
 					x[i] = math.Round(x[i])
 				}
 				if i%50 == 49 {
-					x[i] = math.NaN()
+					x[i] = math.Inf(-1)
 				}
 			}
+			for i := sound * width; i < len(x); i += 2 {
+				x[i] = math.NaN()
+			}
 			k := min(kernels.MaxTopK, width, []int{1, 40, 256}[r.random.IntN(3)])
+			temperatures := []float64{0.7, 1, 1.3, 1}
+			inverse := make([]float64, rows)
+			for i, t := range temperatures {
+				inverse[i] = 1 / t
+			}
 			best, indices := r.alloc(rows*4), r.alloc(rows*k*4)
-			values, stats, logits := r.alloc(rows*k*4), r.alloc(rows*8), at(r.upNumbers(d, x))
+			values, sums, logits := r.alloc(rows*k*4), r.alloc(rows*4), at(r.upNumbers(d, x))
 			r.run(kernels.Argmax{Dst: at(best), X: logits, Rows: rows, Width: width}.Launch(d),
-				kernels.TopK{Indices: at(indices), Values: at(values), Stats: at(stats), X: logits,
-					Rows: rows, Width: width, K: k, Temperature: temperature}.Launch(d))
+				kernels.TopK{Indices: at(indices), Values: at(values), Sums: at(sums), X: logits,
+					Inverse: at(r.upNumbers(gpu.F32, inverse)), Rows: rows, Width: width,
+					K: k}.Launch(d))
 			first, top := ints(r.down(best, rows*4)), ints(r.down(indices, rows*k*4))
-			sums := r.downNumbers(gpu.F32, stats, rows*2)
+			total := r.downNumbers(gpu.F32, sums, rows)
 			got := r.downNumbers(gpu.F32, values, rows*k)
-			for row := range rows {
+			if first[sound] != -1 || !math.IsNaN(total[sound]) {
+				r.Fatalf("%d wide: a NaN gives %d and %g", width, first[sound], total[sound])
+			}
+			for row := range sound {
 				line := x[row*width:][:width]
 				want := ranked(line)
 				if first[row] != want[0] {
@@ -155,16 +167,13 @@ func TestSampling(t *testing.T) {
 				}
 				var sum float64
 				for i, v := range line {
-					if !math.IsNaN(v) {
-						sum += math.Exp((v - line[want[0]]) / temperature)
-					}
-					if i < k && !math.IsNaN(line[want[i]]) && got[row*k+i] != line[want[i]] {
+					sum += math.Exp((v - line[want[0]]) / temperatures[row])
+					if i < k && got[row*k+i] != line[want[i]] {
 						r.Fatalf("%d wide: value %d is %g", width, i, got[row*k+i])
 					}
 				}
-				if sums[2*row] != line[want[0]] || math.Abs(sums[2*row+1]/sum-1) > 1e-4 {
-					r.Fatalf("%d wide: maximum %g, sum %g, want %g, %g", width, sums[2*row],
-						sums[2*row+1], line[want[0]], sum)
+				if !(math.Abs(total[row]/sum-1) < 2e-5) {
+					r.Fatalf("%d wide: sum %g, want %g", width, total[row], sum)
 				}
 			}
 		}

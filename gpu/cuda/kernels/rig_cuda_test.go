@@ -165,12 +165,15 @@ func encode(d gpu.DType, values []float64) []byte {
 	return data
 }
 
-// half rounds to IEEE binary16: NaNs, and numbers below its largest.
+// half rounds to IEEE binary16: NaNs, infinities, and numbers below its largest.
 func half(v float64) uint16 {
 	if math.IsNaN(v) {
 		return 0x7e00
 	}
 	sign := uint16(math.Float64bits(v)>>48) & 0x8000
+	if math.IsInf(v, 0) {
+		return sign | 0x7c00
+	}
 	_, exponent := math.Frexp(v)
 	step := math.Ldexp(1, max(exponent-11, -24))
 	v = math.Abs(math.RoundToEven(v/step) * step)

@@ -2,8 +2,8 @@ package kernels
 
 import "github.com/kvrelay/engine/gpu"
 
-// Argmax: Dst[r] is the index (int32) of the largest number of row r, the lowest one among equals.
-// NaNs are never the largest; a row of nothing else gives 0.
+// Argmax: Dst[r] is the index (int32) of the largest number of row r, the lowest one among equals,
+// and -1 of a row with a NaN, with +Inf, or with nothing but -Inf.
 type Argmax struct {
 	Dst, X      Address
 	Rows, Width int
@@ -26,20 +26,19 @@ const (
 )
 
 // TopK is the sampler's prefilter: the K largest numbers of a row, sorted from the largest, lower
-// indices first among equals, and what top-p needs of the rest: Stats[r] is the row's maximum and
-// Σ exp((x - maximum)/Temperature) over the whole row. The candidates hold a top-p set when their
-// share of that sum reaches p; else the host reads the row. NaNs count as the least number.
+// indices first among equals, and what top-p needs of the rest: Sums[r] is
+// Σ exp((x - maximum)·Inverse[r]) over the whole row, which a NaN, an infinity or nothing but -Inf
+// makes a NaN. Among candidates NaNs count as the least number.
 type TopK struct {
-	Indices, Values, Stats Address // [Rows][K] int32; [Rows][K] float32; [Rows][2] float32
-	X                      Address
-	Rows, Width, K         int // K is at most MaxTopK and Width
-	Temperature            float32
+	Indices, Values, Sums Address // [Rows][K] int32; [Rows][K] float32; [Rows] float32
+	X, Inverse            Address // Inverse is 1/temperature: [Rows] float32
+	Rows, Width, K        int     // K is at most MaxTopK and Width
 }
 
 // Launch makes the launch for a type of activations.
 func (a TopK) Launch(t gpu.DType) Launch {
 	l := launch(activation(topK, t), a.Rows, 1, topKThreads)
 	l.Shared = topKShared
-	l.pointers(a.Indices, a.Values, a.Stats, a.X).ints(a.Width, a.K).floats(1 / a.Temperature)
+	l.pointers(a.Indices, a.Values, a.Sums, a.X, a.Inverse).ints(a.Width, a.K)
 	return l
 }

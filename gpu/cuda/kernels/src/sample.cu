@@ -1,12 +1,14 @@
 // What the sampler needs of a row of logits without reading it whole.
 #include "numbers.h"
 
-// A candidate is better than another if it is larger, or as large and comes earlier.
+// A candidate is better than another if it is larger, or as large and comes earlier. A NaN counts
+// as infinite: a row with either is for the host to look at.
 struct Best {
   float value;
   int index;
 
   DEVICE_METHOD void take(float v, int i) {
+    if (v != v) v = kInfinity;
     if (v > value || (v == value && i < index)) {
       value = v;
       index = i;
@@ -34,7 +36,7 @@ DEVICE void argmax(int* dst, const A* x, int width) {
   sync_block();
   if (thread_x() > 0) return;
   for (int w = 0; w < threads_x() / WARP; w++) best.take(values[w], indices[w]);
-  dst[block_x()] = best.index == kNone ? 0 : best.index;
+  dst[block_x()] = best.value > -kInfinity && best.value < kInfinity ? best.index : -1;
 }
 
 constexpr int kBins = 256;       // of a digit of eight bits
@@ -109,7 +111,7 @@ DEVICE uint64_t threshold(const Row<A>& row, Room* room, int want, uint64_t* mas
 }
 
 template <class A>
-DEVICE void top_k(int* indices, float* values, float* stats, const Row<A>& row, int k,
+DEVICE void top_k(int* indices, float* values, float* sum_of_all, const Row<A>& row, int k,
                   float inverse_temperature) {
   Room* room = (Room*)dynamic_shared();
   uint64_t mask;
@@ -134,23 +136,20 @@ DEVICE void top_k(int* indices, float* values, float* stats, const Row<A>& row, 
   float sum = 0.f;
   for (int i = thread_x(); i < row.width; i += threads_x()) {
     const float v = to_float(row.x[i]);
-    if (v > -kInfinity) sum += exp2_fast((v - maximum) * inverse_temperature * kLog2E);
+    sum += exp2_fast((v - maximum) * inverse_temperature * kLog2E);
   }
   sum = block_sum(sum, room->sums);
-  if (thread_x() == 0) {
-    stats[0] = maximum;
-    stats[1] = sum;
-  }
+  if (thread_x() == 0) *sum_of_all = sum;
 }
 
 #define MAKE(name, A)                                                                     \
   KERNEL(512, argmax_##name, (int* dst, const A* x, int width)) { argmax(dst, x, width); } \
   KERNEL(512, top_k_##name,                                                               \
-         (int* indices, float* values, float* stats, const A* x, int width, int k,        \
-          float inverse_temperature)) {                                                   \
+         (int* indices, float* values, float* sums, const A* x,                           \
+          const float* inverse_temperatures, int width, int k)) {                         \
     const int64_t r = block_x();                                                          \
-    top_k(indices + r * k, values + r * k, stats + r * 2, Row<A>{x + r * width, width}, k, \
-          inverse_temperature);                                                           \
+    top_k(indices + r * k, values + r * k, sums + r, Row<A>{x + r * width, width}, k,     \
+          inverse_temperatures[r]);                                                       \
   }
 FOR_ACTIVATIONS(MAKE)
 #undef MAKE
