@@ -6,8 +6,8 @@ import "fmt"
 // not leave it for the few that matter. Its methods wait as Read does, and see the numbers that
 // Read would give, which stay there for a Read that follows.
 type Chooser interface {
-	// Argmax writes to dst[r] the place of the largest number of row r of x, the first among equals:
-	// -1 of a row with a NaN, with +Inf, or with nothing but -Inf.
+	// Argmax writes to dst[r] the place of the largest number of row r of x, the first among
+	// equals: -1 of a row with a NaN, with +Inf, or with nothing but -Inf.
 	Argmax(dst []int32, x Buffer, width int) error
 	// TopK gives the largest numbers of each row, and how much the others weigh.
 	TopK(TopKArgs) error
@@ -17,10 +17,10 @@ type Chooser interface {
 const MaxTopK = 256
 
 // TopKArgs: of each row r of X, [len(Temperatures)][Width], the K largest numbers are written to
-// Values[r*K:], larger ones first and among equals those that come first in the row, their places to
-// Places[r*K:]. Sums[r] = Σ exp((x - largest)/Temperatures[r]) over the whole row, at most SumError
-// of it off; of a row with a NaN, with +Inf or with nothing but -Inf it is a NaN, and what stands
-// in Places and Values means nothing.
+// Values[r*K:], larger ones first and among equals those that come first in the row, their places
+// to Places[r*K:]. Sums[r] = Σ exp((x - largest)/Temperatures[r]) over the whole row, at most
+// SumError of it off; of a row with a NaN, with +Inf or with nothing but -Inf it is a NaN, and what
+// stands in Places and Values means nothing.
 type TopKArgs struct {
 	X            Buffer
 	Width, K     int // K is at most Width and MaxTopK

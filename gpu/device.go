@@ -13,8 +13,8 @@
 package gpu
 
 // Device is an accelerator with its own memory. One goroutine at a time calls its kernels; PackKV
-// and UnpackKV may be called beside them for pages that no running kernel touches. Five methods
-// more are for devices of some kinds:
+// and UnpackKV may be called beside them for pages that no running kernel touches. Gater and
+// Chooser are what some can besides, and five methods more are for devices of some kinds:
 //
 //   - SlotsApart() bool: where it answers true, PackKV may read the complete slots of a page at
 //     any time.

@@ -19,6 +19,8 @@ type Item struct {
 	// sends, 1 where a token will be sampled. A batch of zeros computes no final norm and no LM
 	// head.
 	Logits int
+	// Chooser may be set where Logits is 1, and may spare the model the row.
+	Chooser Chooser
 }
 
 // Embedding is a run of positions that enter the first layer as vectors in place of tokens: a part
@@ -44,7 +46,8 @@ type Copy struct {
 	Tokens   int
 }
 
-// Batch is one forward pass. Items keep their order; so do the rows of logits that come back.
+// Batch is one forward pass. Items keep their order; so do the rows of logits that come back, nil
+// where the item's Chooser has chosen.
 type Batch struct {
 	Items  []Item
 	Copies []Copy

@@ -113,8 +113,12 @@ func (e *Engine) sample(r *request, logits []float32) outcome {
 		e.raw = append(e.raw[:0], logits...)
 		raw = e.raw
 	}
-	e.restrict(r, logits)
-	out.token, out.err = r.sampler.Pick(logits, r.generated)
+	if logits == nil {
+		out.token = r.picked
+	} else {
+		e.restrict(r, logits)
+		out.token, out.err = r.sampler.Pick(logits, r.generated)
+	}
 	if out.err != nil {
 		return out
 	}

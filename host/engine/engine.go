@@ -23,7 +23,7 @@ import (
 )
 
 // Runner computes one batch. The rows of logits belong to the rows that the batch asked for, in
-// order, and are valid until the next call.
+// order, and are valid until the next call; nil is the row of an item whose Chooser has chosen.
 type Runner interface {
 	Run(b *batch.Batch) ([][]float32, error)
 }
@@ -235,6 +235,7 @@ func (e *Engine) run(plan *scheduler.Plan) (logits [][]float32, err error) {
 	if plan.Empty() {
 		return nil, nil
 	}
+	e.offer(plan)
 	for i, model := range e.options.Models {
 		b := plan.Input(i)
 		b.LayerDone = nil

@@ -19,6 +19,7 @@ type request struct {
 	stream  *stream // nil for a remote send, and for a reservation that nobody started
 	sampler *sample.Sampler
 	output  []int32 // kept only where penalties look at it
+	picked  int32   // the token that was chosen within the step's pass
 
 	max, generated        int
 	report                generation.Report

@@ -10,9 +10,9 @@ import (
 )
 
 // Run computes one batch and returns a row of Config().Vocabulary logits for each requested row, in
-// item order. The rows are valid until the next Run. A batch that breaks a rule (an unknown token,
-// a position outside the context, too few pages, more rows than MaxRows) is an error, and nothing
-// was computed.
+// item order, nil where the item's Chooser chose on the device. The rows are valid until the next
+// Run. A batch that breaks a rule (an unknown token, a position outside the context, too few pages,
+// more rows than MaxRows) is an error, and nothing was computed.
 func (m *Model) Run(b *batch.Batch) ([][]float32, error) {
 	if m.weights == nil {
 		return nil, errClosed
@@ -197,7 +197,7 @@ func (p *pass) matmul(l linear, dst, x gpu.Buffer, accumulate bool) {
 }
 
 // head computes the logits of the rows under way, which are the wanted ones, headRows at a time,
-// and copies them to the host.
+// and copies them to the host where nobody chooses from them on the device.
 func (p *pass) head() {
 	s, width, total := p.s, p.config.Vocabulary, p.rows
 	s.host = slices.Grow(s.host[:0], total*width)[:total*width]
@@ -215,11 +215,8 @@ func (p *pass) head() {
 		}
 		p.norm(p.weights.finalNorm, s.x, x)
 		p.matmul(p.weights.head, s.logits, s.x, false)
-		p.do("read logits", p.device.Read(s.host[from*width:][:p.rows*width], s.logits, 0))
-		p.weights.blueprint.capLogits(s.host[from*width:][:p.rows*width])
-		for r := range p.rows {
-			s.rows = append(s.rows, s.host[(from+r)*width:][:width:width])
-		}
+		p.choose(from)
+		p.readLogits(from)
 	}
 }
 

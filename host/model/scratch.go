@@ -27,8 +27,11 @@ type scratch struct {
 	pages                    []int32 // of all sequences, one after another
 	copies                   []gpu.KVCopy
 
-	host []float32 // logits of all wanted rows
-	rows [][]float32
+	choosers []batch.Chooser // of the wanted rows; nil: all logits are wanted
+	chosen   []bool          // of the wanted rows: their choosers chose
+	best     gpu.TopKArgs    // of one block of the head
+	host     []float32       // logits of all wanted rows
+	rows     [][]float32
 }
 
 func newScratch(device gpu.Device, n sizes) (*scratch, error) {
@@ -54,6 +57,8 @@ func (s *scratch) prepare(b *batch.Batch, pageSize int) {
 	s.tokens, s.positions, s.slots = s.tokens[:0], s.positions[:0], s.slots[:0]
 	s.wanted, s.sequences, s.copies = s.wanted[:0], s.sequences[:0], s.copies[:0]
 	s.tokenRows, s.vectorRows, s.vectors = s.tokenRows[:0], s.vectorRows[:0], s.vectors[:0]
+	clear(s.choosers) // The last batch's are not kept.
+	s.choosers = s.choosers[:0]
 	some := mixed(b)
 	total := 0
 	for i := range b.Items {
@@ -78,6 +83,7 @@ func (s *scratch) prepare(b *batch.Batch, pageSize int) {
 			gpu.AttentionSequence{FirstRow: first, Rows: rows, Start: item.Start, Pages: pages})
 		for row := first + rows - item.Logits; row < first+rows; row++ {
 			s.wanted = append(s.wanted, int32(row))
+			s.choosers = append(s.choosers, item.Chooser)
 		}
 	}
 	for _, c := range b.Copies {
