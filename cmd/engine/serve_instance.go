@@ -186,7 +186,7 @@ func (i *instance) openEngine(ctx context.Context) error {
 // server completes what every role's server has.
 func (i *instance) server(o api.Options) *api.Server {
 	c := i.cfg.API
-	o.Metrics, o.Seed, o.Log = i.metricsHandler(), randomSeed, i.log
+	o.Seed, o.Log = randomSeed, i.log
 	o.MaxBody, o.MaxStop, o.MaxConnections = int64(c.MaxBody), c.MaxStop, i.maxConnections()
 	o.MaxN, o.MaxHeader = c.MaxN, int(c.MaxHeader)
 	o.RequestTimeout, o.WriteTimeout = c.RequestTimeout, c.WriteTimeout
@@ -216,6 +216,7 @@ func (i *instance) server(o api.Options) *api.Server {
 		}
 		return nil
 	}
+	o.Metrics = i.metricsHandler(o.Ready)
 	return api.New(o)
 }
 

@@ -6,16 +6,22 @@ import (
 
 	"github.com/kvrelay/engine/abi"
 	"github.com/kvrelay/engine/host/metrics"
+	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/plugins"
 )
 
 // shownDigest is how much of a digest the series shows.
 const shownDigest = 12
 
-// metricsHandler serves the series. Which policies are in place is asked when somebody looks, for
-// it changes on ways that tell nobody, such as a module that is set aside.
-func (i *instance) metricsHandler() http.Handler {
-	serve := i.metrics.Handler()
+// metricsHandler serves the series. Whether requests are taken and which policies are in place is
+// asked when somebody looks, for both change on ways that tell nobody, such as a lost device or a
+// module that is set aside.
+func (i *instance) metricsHandler(ready func() *openai.Error) http.Handler {
+	series := i.metrics.Handler()
+	serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i.metrics.SetReady(!i.drain.leaving.Load() && ready() == nil)
+		series.ServeHTTP(w, r)
+	})
 	if i.policies == nil {
 		return serve
 	}
