@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/kvrelay/engine/gpu"
@@ -44,6 +45,25 @@ func TestRowsApart(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRowsApartStay: copies that are large enough to come from the system outlive a collection.
+func TestRowsApartStay(t *testing.T) {
+	const cols, rows = 1 << 14, 80
+	d := open(t, cpu.Options{Threads: 2})
+	defer d.Close()
+	x := make([]float32, rows*cols)
+	x[len(x)-1] = 3
+	w := gpu.Tensor{Rows: 1, Cols: cols, DType: gpu.BF16, Data: make([]byte, 2*cols)}
+	w.Data[2*cols-1] = 0x40 // 2, of the last column
+	for range 3 {
+		if got := product(t, d, w, x); got[rows-1] != 6 || got[0] != 0 {
+			t.Errorf("got %v, want zeros and 6", got)
+		}
+		for range 3 {
+			runtime.GC()
+		}
 	}
 }
 

@@ -54,7 +54,6 @@ type Device struct {
 	store   store // of weights
 	inputs  quantInputs
 	planes  tdpInputs
-	rounded roundedInputs
 	tiles   amxInputs
 	calls   int                             // that had their rows copied apart
 	zeros   [widePanels * panelRows]float32 // where chains without a bias start
@@ -68,7 +67,6 @@ type Device struct {
 	quantMatmul  quantMatmulJob
 	quantiseRows quantiseJob
 	splitRows    splitJob
-	roundRows    roundJob
 	tdpMatmul    tdpJob
 	splitTiles   amxSplitJob
 	amxMatmul    amxJob

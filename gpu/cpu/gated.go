@@ -44,7 +44,7 @@ func (d *Device) MatMulGLU(m gpu.MatMulArgs, g gpu.GLUArgs) error {
 	j.gate = d.micro.gates[g.Activation]
 	j.meet()
 	j.cut(d.micro.tall, blockRows)
-	j.spread()
+	j.makeRoom()
 	d.pool.run(j.tasks(), j)
 	j.matmulCall = matmulCall{}
 	return nil

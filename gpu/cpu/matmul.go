@@ -33,7 +33,7 @@ func (d *Device) MatMul(a gpu.MatMulArgs) error {
 		}
 		call.meet()
 		call.cut(d.micro.tall, blockRows)
-		call.spread()
+		call.makeRoom()
 		d.matmul.matmulCall = call
 		d.pool.run(call.tasks(), &d.matmul)
 		d.matmul.matmulCall = matmulCall{}
@@ -53,12 +53,13 @@ type matmulCall struct {
 
 	kind   tileKind
 	steps  int  // of a chain, as tile kernels count them
-	stride int  // from row to row of x
+	rounds bool // whether workers round activations to bfloat16
 	flush  bool // whether subnormals are taken for zeros
+	stride int  // from row to row of what kernels see
+	number int  // of the call, where that is a worker's copy; else 0
 
 	tall, tiles, blocks       int // rows of a tile, tiles, blocks of tiles
 	panelsPerTask, panelTasks int
-	number                    int // of the call, where workers copy their rows apart; else 0
 }
 
 const (
@@ -109,60 +110,6 @@ func (c *matmulCall) area(task int) area {
 	panel, block := task%c.panelTasks*c.panelsPerTask, task/c.panelTasks
 	row := func(block int) int { return min(block*c.tiles/c.blocks*c.tall, c.rows) }
 	return area{row(block), row(block + 1), panel, min(panel+c.panelsPerTask, c.panels)}
-}
-
-const (
-	// nearSets are the bytes that the sets of a first-level cache cover: lines so far apart, or a
-	// multiple of it, share one.
-	nearSets = 4096
-	// rowGap keeps the rows of a block out of one another's sets. It is a line of the cache.
-	rowGap = 16
-	// apartFrom is how many rows a set has no room for.
-	apartFrom = 8
-)
-
-// rowsApart are the rows of a block, rowGap further from one another than in the activations.
-type rowsApart struct {
-	x        []float32
-	number   int // of the call whose rows they are
-	firstRow int
-}
-
-// spread has workers copy the rows of their blocks apart, where a tile's rows would lie in the same
-// few sets of the cache and drive one another out of it: each pair of panels reads all of them.
-func (c *matmulCall) spread() {
-	if c.rows < apartFrom || c.stride*4%(nearSets/2) != 0 {
-		return
-	}
-	c.d.calls++
-	c.number = c.d.calls
-	most := (c.tiles + c.blocks - 1) / c.blocks * c.tall * (c.w.cols + rowGap)
-	for _, s := range c.d.scratch {
-		if len(s.apart.x) < most {
-			s.apart.x = newMemory(4 * most).floats()
-		}
-	}
-}
-
-// rowsOf are the activations of a block from its first row on, and the distance of its rows.
-func (c *matmulCall) rowsOf(s *scratch, t area) rowsAt {
-	if c.number == 0 {
-		return rowsAt{c.x, 0, c.stride}
-	}
-	apart, stride := &s.apart, c.w.cols+rowGap
-	if apart.number != c.number || apart.firstRow != t.firstRow {
-		apart.number, apart.firstRow = c.number, t.firstRow
-		for r := t.firstRow; r < t.lastRow; r++ {
-			copy(apart.x[(r-t.firstRow)*stride:], c.x[r*c.w.cols:][:c.w.cols])
-		}
-	}
-	return rowsAt{apart.x, t.firstRow, stride}
-}
-
-// rowsAt are rows of activations: that of a number lies stride·(number - first) from the start.
-type rowsAt struct {
-	x             []float32
-	first, stride int
 }
 
 // matmulJob is a product with a weight that is not quantised.
