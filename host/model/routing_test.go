@@ -86,7 +86,7 @@ func best(scores []float32, chosen int) []int {
 // explained wants every choice of experts that differs to be one that rounding may turn. Its
 // measure is the mean range of a row's scores: few scores may lie close by chance, and the rounding
 // of the sums that they are does not shrink with that.
-func (d *routed) explained(t *testing.T) {
+func (d *routed) explained(t *testing.T, tolerance float64) {
 	t.Helper()
 	if d.experts == 0 {
 		return
@@ -96,7 +96,7 @@ func (d *routed) explained(t *testing.T) {
 	}
 	width := d.width / float64(d.rows)
 	off, gap := d.off/width, d.gap/width
-	if off > gapTolerance || gap > gapTolerance {
+	if off > tolerance || gap > tolerance {
 		t.Errorf("a router's score is off by %.3f of the range; a choice of experts differs over "+
 			"a lead of %.3f", off, gap)
 	}
