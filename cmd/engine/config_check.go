@@ -20,8 +20,8 @@ func configCheckCommand() *cobra.Command {
 		Short: "Find everything wrong with a file, without starting anything",
 		Long: `
 Checks a file as "engine serve" would: its syntax, keys and values, the policy modules that it
-names, and the model's folder. All problems are reported in one run, each with its line and
-column, what is wrong and what to write instead.`,
+names, the model's folder, and that this binary and this machine have the device. All problems are
+reported in one run, each with its line and column, what is wrong and what to write instead.`,
 		Example: `  engine config check -c engine.toml && engine serve -c engine.toml`,
 		Args:    takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,7 +48,8 @@ func checkRest(ctx context.Context, cfg *config.Config, found []config.Problem) 
 	}
 	_, more := checkPolicies(ctx, cfg)
 	_, modelProblems := checkModel(cfg)
-	more = append(more, modelProblems...)
+	_, deviceProblems := checkDevice(cfg)
+	more = append(append(more, modelProblems...), deviceProblems...)
 	more = append(more, checkCertificate(cfg)...)
 	more = append(more, checkFolders(cfg)...)
 	all := slices.Clone(found)
@@ -96,8 +97,12 @@ func checkFile(ctx context.Context, w io.Writer, cfg *config.Config, notes []con
 	if modelProblems == nil {
 		tick(w, "model", modelLine)
 	}
+	device, bad := checkDevice(cfg)
+	if problems = append(problems, bad...); bad == nil {
+		tick(w, "device", device)
+	}
 	if files := cfg.API.TLS; files.CertFile != "" {
-		bad := checkCertificate(cfg)
+		bad = checkCertificate(cfg)
 		if problems = append(problems, bad...); bad == nil {
 			tick(w, "certificate", files.CertFile+" with its key")
 		}

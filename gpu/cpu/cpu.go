@@ -144,10 +144,14 @@ func available() string {
 	return strings.Join(append(names, string(Go)), ", ")
 }
 
-// Check says whether Open would refuse the instructions that are asked for, and starts nothing.
-func Check(o Options) error {
-	_, err := choose(o.ISA, o.TDP)
-	return err
+// Check names the instructions that Open would choose, or says why it would refuse, and starts
+// nothing.
+func Check(o Options) (ISA, error) {
+	m, err := choose(o.ISA, o.TDP)
+	if err != nil {
+		return "", err
+	}
+	return m.name, nil
 }
 
 // Name implements gpu.Device.
