@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 )
@@ -66,6 +68,27 @@ func TestInstancesJoinAndLeaveByCommand(t *testing.T) {
 		t.Errorf("after a reload: %s", out)
 	}
 	rest(t, c.prefill, second)
+}
+
+// TestInstancesTellsSilence: one that takes connections and answers nothing is listed as such, with
+// how long it was given, and nobody who lists waits for it.
+func TestInstancesTellsSilence(t *testing.T) {
+	c := startCluster(t, clusterOptions{})
+	quiet, err := net.Listen("tcp", "127.0.0.1:0") // Connections wait there and nobody answers.
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer quiet.Close()
+	cliOf(t, c.router, 0, "instances", "join", "prefill", "quiet", "http://"+quiet.Addr().String())
+	eventually(t, patience, func() error {
+		out := cliOf(t, c.router, 0, "instances", "list")
+		_, line, _ := strings.Cut(out, "quiet ")
+		if !strings.Contains(line, "silent") || !strings.Contains(line, " no answer in 2s\n") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	cliOf(t, c.router, 0, "instances", "leave", "quiet")
 }
 
 // cliOf runs a command against an instance; it must end with that code.

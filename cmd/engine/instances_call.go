@@ -11,10 +11,10 @@ import (
 
 // callInstances changes the list, or only asks for it, and prints it. After drain it waits until
 // the instance has nothing of the router's any more.
-func callInstances(ctx context.Context, address string, change *admin.FleetChange, asJSON bool,
+func callInstances(ctx context.Context, address adminTarget, change *admin.FleetChange, asJSON bool,
 	s streams,
 ) error {
-	c, err := dialAdmin(address)
+	c, err := address.dial()
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func printInstances(all admin.Instances, s streams) {
 	for _, i := range all.Instances {
 		fmt.Fprintf(s.out, "%-16s %-8s %-9s %9d %8d %8d  %s\n", i.Name, i.Role, i.State,
 			i.InFlight, i.Running, i.Waiting, i.URL)
-		if !i.Up && i.Problem != "" {
+		if i.Problem != "" {
 			fmt.Fprintf(s.out, "%16s %s\n", "", i.Problem)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,9 @@ func (f *fronted) describe(ctx context.Context, s *admin.State) {
 		s.Instances[n] = admin.Instance{Name: p.Name, Role: p.Role.String(), Up: p.Up,
 			InFlight: p.InFlight, Draining: p.Draining, URL: p.URL,
 			State: string(p.State), Problem: p.Problem}
+		if p.State == router.StateSilent {
+			continue // It was asked a moment ago: whoever reads this would wait for nothing.
+		}
 		wait.Go(func() { f.look(ctx, p.URL, &s.Instances[n]) })
 	}
 	wait.Wait()
@@ -79,8 +83,11 @@ func (f *fronted) look(ctx context.Context, url string, to *admin.Instance) {
 	f.mu.Unlock()
 	if before == nil || f.now().Sub(before.at) >= freshFor {
 		values, policy, err := f.read(ctx, url+"/metrics")
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer to /metrics in %v", statePatience)
+		}
 		if err != nil {
-			to.Problem = err.Error()
+			to.Problem = cmp.Or(to.Problem, err.Error())
 			return
 		}
 		next := &reading{at: f.now(), values: values, policy: policy}

@@ -83,7 +83,8 @@ type Instance struct {
 	Name string `json:"name"`
 	Role string `json:"role"`
 	Up   bool   `json:"up"`
-	// State is up, starting (it has not answered a check yet), draining or down.
+	// State is up, starting (it has not answered a check yet), draining, silent (it did not answer
+	// the latest check in time) or down.
 	State    string `json:"state,omitempty"`
 	Draining bool   `json:"draining,omitempty"`
 	URL      string `json:"url,omitempty"`

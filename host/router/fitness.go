@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kvrelay/engine/host/openai"
 	"github.com/kvrelay/engine/host/placement"
@@ -19,7 +20,16 @@ const (
 	StateStarting State = "starting" // It has not answered a check yet, or it loads its model.
 	StateDraining State = "draining" // By the router's operator or its own.
 	StateDown     State = "down"
+	// StateSilent: it takes connections, or something on the way does, and answered nothing when it
+	// was last asked. It gets requests until it has been silent for several checks.
+	StateSilent State = "silent"
 )
+
+// silent says that an instance did not answer a check in time.
+type silent struct{ after time.Duration }
+
+func (s *silent) Error() string { return fmt.Sprintf("no answer in %v", s.after) }
+func (s *silent) Unwrap() error { return context.DeadlineExceeded }
 
 // misfit says why an instance cannot work with the others.
 type misfit struct {
@@ -124,13 +134,16 @@ func (r *Router) note(role placement.Role, name string, err error) (odd bool) {
 // state words what is known of an instance. The lock is held.
 func (r *Router) state(i placement.Instance) (State, string) {
 	key := instanceKey(i.Role, i.Name)
+	cause := r.refusals[key]
+	if quiet, ok := errors.AsType[*silent](cause); ok {
+		return StateSilent, quiet.Error()
+	}
 	if i.Up {
 		if i.Draining {
 			return StateDraining, ""
 		}
 		return StateUp, ""
 	}
-	cause := r.refusals[key]
 	if cause == nil {
 		if _, met := r.known[key]; met {
 			return StateDown, ""

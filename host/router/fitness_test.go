@@ -3,12 +3,15 @@ package router
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kvrelay/engine/host/generation"
 	"github.com/kvrelay/engine/host/openai"
@@ -82,8 +85,21 @@ func TestListedInstancesAreChecked(t *testing.T) {
 	if state, why := stateOf(r, "d2"); state != StateDown || why == "" {
 		t.Errorf("a dead port: %s, %q", state, why)
 	}
+	quiet, err := net.Listen("tcp", "127.0.0.1:0") // Connections wait there and nobody answers.
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer quiet.Close()
+	if err := r.Replace([]Endpoint{{Name: "quiet", URL: "http://" + quiet.Addr().String()}},
+		[]Endpoint{p.endpoint(), d0.endpoint(), d2.endpoint()}); err != nil {
+		t.Fatal(err)
+	}
 	p.who.Role = "all"
 	r.checkAll(t.Context())
+	if state, why := stateOf(r, "quiet"); state != StateSilent || why != fmt.Sprintf(
+		"no answer in %v", r.options.ConnectTimeout+time.Second) {
+		t.Errorf("one that takes connections alone: %s, %q", state, why)
+	}
 	if state, why := stateOf(r, "p"); state != StateUp {
 		t.Errorf("once it serves: %s, %q", state, why)
 	}

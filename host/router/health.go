@@ -88,7 +88,8 @@ func (r *Router) check(ctx context.Context, role placement.Role, name string) {
 // answers is up, and whoever has gone is down; silence is for the regular round to judge, because
 // many requests may look at one moment.
 func (r *Router) look(ctx context.Context, role placement.Role, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, r.options.ConnectTimeout+time.Second)
+	asked, patience := ctx, r.options.ConnectTimeout+time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	url := r.url(role, name)
 	if url == "" {
@@ -98,6 +99,9 @@ func (r *Router) look(ctx context.Context, role placement.Role, name string) err
 	err := r.fetchJSON(ctx, url+"/ready", &struct{}{})
 	if err == nil {
 		err = r.fetchJSON(ctx, url+openai.PathInstance, &who)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && asked.Err() == nil {
+		err = &silent{patience}
 	}
 	if err = stranger(err); err == nil {
 		err = serves(role, who)
