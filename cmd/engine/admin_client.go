@@ -11,19 +11,47 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/kvrelay/engine/host/admin"
 	"github.com/kvrelay/engine/host/config"
 )
 
+// adminTarget is the instance that a command speaks to.
+type adminTarget struct {
+	address string // "": the one socket that there is
+	timeout time.Duration
+}
+
+// adminSilence is how long an instance may say nothing at all: a process that was stopped keeps its
+// sockets open.
+const adminSilence = 10 * time.Second
+
+// each gives every address a target of its own; of none, the one socket that there is.
+func (t adminTarget) each(addresses []string) []adminTarget {
+	if len(addresses) == 0 {
+		return []adminTarget{t}
+	}
+	var all []adminTarget
+	for _, address := range addresses {
+		all = append(all, adminTarget{address, t.timeout})
+	}
+	return all
+}
+
 // adminClient talks to the operator's listener of one instance.
 type adminClient struct {
 	address string
+	silence time.Duration
 	http    *http.Client
 }
 
-// dialAdmin finds the instance: the address given, or the one socket that there is.
-func dialAdmin(address string) (*adminClient, error) {
+// dial finds the instance: the address given, or the one socket that there is.
+func (t adminTarget) dial() (*adminClient, error) {
+	address := t.address
+	if t.timeout <= 0 {
+		return nil, usageError("--timeout %v: a time above 0, such as 10s", t.timeout)
+	}
 	if address == "" {
 		sockets, folder, err := adminSockets()
 		if err != nil {
@@ -41,6 +69,9 @@ func dialAdmin(address string) (*adminClient, error) {
 		}
 	}
 	path, unix := strings.CutPrefix(address, "unix:")
+	if _, _, err := net.SplitHostPort(address); err != nil && !unix {
+		return nil, usageError("--admin %q: write HOST:PORT or unix:PATH", address)
+	}
 	transport := &http.Transport{DialContext: func(ctx context.Context, network,
 		to string) (net.Conn, error) {
 		var d net.Dialer
@@ -49,7 +80,8 @@ func dialAdmin(address string) (*adminClient, error) {
 		}
 		return d.DialContext(ctx, "tcp", address)
 	}}
-	return &adminClient{address: address, http: &http.Client{Transport: transport}}, nil
+	return &adminClient{address: address, silence: t.timeout,
+		http: &http.Client{Transport: transport}}, nil
 }
 
 // adminSockets lists the sockets in the runtime folder, and those of demonstrations in the state
@@ -78,7 +110,8 @@ func adminSockets() (sockets []string, folder string, err error) {
 	return sockets, folder, nil
 }
 
-// call makes one request. An instance that does not answer is exit 69.
+// call makes one request. An instance that does not answer is exit 69. What it works on may take
+// as long as it takes, while it answers other questions beside it.
 func (c *adminClient) call(ctx context.Context, method, path string, body, to any) error {
 	var data []byte
 	if body != nil {
@@ -87,22 +120,22 @@ func (c *adminClient) call(ctx context.Context, method, path string, body, to an
 			return err
 		}
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://admin"+path,
+	watched, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	go c.watch(watched, giveUp)
+	request, err := http.NewRequestWithContext(watched, method, "http://admin"+path,
 		bytes.NewReader(data))
 	if err != nil {
 		return err
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		if op, ok := errors.AsType[*net.OpError](err); ok {
-			err = op
-		}
-		return unreachable(fmt.Errorf("no instance answers at %s: %w", c.address, err))
+		return c.broken(watched, "no instance answers at "+c.address, err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, admin.MaxBody))
 	if err != nil {
-		return unreachable(fmt.Errorf("read the answer of %s: %w", c.address, err))
+		return c.broken(watched, "read the answer of "+c.address, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		var failure admin.Failure
@@ -114,9 +147,60 @@ func (c *adminClient) call(ctx context.Context, method, path string, body, to an
 	return json.Unmarshal(answer, to)
 }
 
+// errMute is why a call was given up whose instance answers nothing.
+var errMute = errors.New("it answers nothing")
+
+// broken says why a call has no answer.
+func (c *adminClient) broken(ctx context.Context, what string, err error) error {
+	if context.Cause(ctx) == errMute {
+		return unreachable(fmt.Errorf("the instance at %s takes connections and answers nothing "+
+			"for %v: it is stopped or hangs; --timeout waits longer", c.address, c.silence))
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op
+	}
+	return unreachable(fmt.Errorf("%s: %w", what, err))
+}
+
+// aliveEvery is how often an instance that works on a call is asked for a sign of life.
+const aliveEvery = time.Second
+
+// watch gives a call up whose instance falls silent: beside the call it is asked something else, on
+// a connection of its own, and has its time for any word.
+func (c *adminClient) watch(ctx context.Context, giveUp context.CancelCauseFunc) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(aliveEvery, c.silence)):
+		}
+		asked, cancel := context.WithTimeout(ctx, c.silence)
+		err := c.word(asked)
+		late := asked.Err() != nil
+		cancel()
+		if err != nil && late && ctx.Err() == nil {
+			giveUp(errMute)
+			return
+		}
+	}
+}
+
+// word wants an answer, whatever it is.
+func (c *adminClient) word(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://admin/live", nil)
+	if err != nil {
+		return err
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
 // reload tells an instance to read its file again and prints what became of each change.
-func reload(ctx context.Context, address string, s streams) error {
-	c, err := dialAdmin(address)
+func reload(ctx context.Context, address adminTarget, s streams) error {
+	c, err := address.dial()
 	if err != nil {
 		return err
 	}

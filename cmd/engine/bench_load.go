@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"runtime"
 	"strings"
@@ -37,6 +38,10 @@ func (o *benchLoad) check() error {
 	}
 	if p.Duration == 0 && p.Requests == 0 && o.trace == "" {
 		p.Requests = 100
+	}
+	if at, err := url.Parse(o.url); err != nil || at.Host == "" ||
+		at.Scheme != "http" && at.Scheme != "https" {
+		return usageError("--url %q: write http://HOST:PORT or https://HOST", o.url)
 	}
 	switch {
 	case p.Rate < 0 || p.Streams < 0 || p.Duration < 0 || p.Requests < 0 || o.warmup < 0:
@@ -85,9 +90,9 @@ func (o *benchLoad) run(ctx context.Context, s streams) (*bench.Result, error) {
 	transport.MaxIdleConnsPerHost = 1024
 	client := &bench.Client{Base: o.url, Key: o.key, Model: o.name,
 		HTTP: &http.Client{Transport: transport}}
-	tokens, err := client.Discover(ctx)
+	tokens, err := discover(ctx, client)
 	if err != nil {
-		return nil, &failure{exitUnreachable, err}
+		return nil, err
 	}
 	if o.plan.In == 0 {
 		o.plan.In = defaultIn
@@ -134,6 +139,24 @@ func (o *benchLoad) run(ctx context.Context, s streams) (*bench.Result, error) {
 	r := &bench.Result{Kind: "load", Subject: o.url + " " + client.Model, Load: load,
 		Rows: load.Rows(), Machine: thisMachine(runtime.NumCPU())}
 	return r, nil
+}
+
+// discoverPatience is how long a server may take to say what it serves.
+const discoverPatience = 30 * time.Second
+
+// discover asks the server for its model, as far as it answers in time.
+func discover(ctx context.Context, c *bench.Client) ([]int32, error) {
+	asked, cancel := context.WithTimeout(ctx, discoverPatience)
+	defer cancel()
+	tokens, err := c.Discover(asked)
+	if err != nil && asked.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%s takes connections and answers nothing for %v", c.Base,
+			discoverPatience)
+	}
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	return tokens, nil
 }
 
 // progress shows how many requests of the plan have ended, or how much of its time has passed.

@@ -312,12 +312,19 @@ func TestBenchRefuses(t *testing.T) {
 		`isa has no value "mmx"`:   "--isa mmx",
 		"no such file or":          "compare a.json b.json",
 		"connection refused":       "--url http://127.0.0.1:1",
+		`--url "nonsense": write`:  "--url nonsense",
+		`--url "http://": write`:   "--url http://",
+		`--url "localhost:80": wr`: "--url localhost:80",
+		`--url "ftp://a": write`:   "--url ftp://a",
 		`write "64MiB/s"`:          "--beside-transfer 64MiB",
 		"two comparisons":          "--beside-transfer 1MiB/s --peer a --model a.gguf",
 	} {
 		got := invoke(t, "", append([]string{"bench"}, strings.Fields(args)...)...)
 		if got.code == 0 || !strings.Contains(got.err, want) {
 			t.Errorf("%v: %+v, want %q", args, got, want)
+		}
+		if usage := strings.Contains(want, "--url \""); usage && got.code != exitUsage {
+			t.Errorf("%v ends with %d", args, got.code)
 		}
 	}
 }

@@ -67,7 +67,8 @@ func checkDevice(cfg *config.Config) (line string, problems []config.Problem) {
 		return line, nil
 	}
 	wrong := cfg.At(key)
-	wrong.Code, wrong.Message, wrong.Label = "E423", "this device cannot be opened here", err.Error()
+	wrong.Code, wrong.Message = "E423", "this device cannot be opened here"
+	wrong.Label = err.Error()
 	return "", []config.Problem{wrong}
 }
 

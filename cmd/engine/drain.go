@@ -11,7 +11,7 @@ import (
 )
 
 func drainCommand() *cobra.Command {
-	var address string
+	var address adminTarget
 	var undo, now bool
 	cmd := &cobra.Command{
 		Use:   "drain",
@@ -38,9 +38,9 @@ running and can be stopped then. SIGTERM does the same and stops it.`,
 }
 
 // drain tells an instance to drain and, if asked, waits until it is through.
-func drain(ctx context.Context, address string, on, wait bool, s streams) error {
+func drain(ctx context.Context, address adminTarget, on, wait bool, s streams) error {
 	const every = 200 * time.Millisecond
-	c, err := dialAdmin(address)
+	c, err := address.dial()
 	if err != nil {
 		return err
 	}

@@ -167,7 +167,7 @@ func TestSwapsBesideCompiler(t *testing.T) {
 	// One thread computes, so that a machine with two cores has time for who compiles.
 	n := serveNode(t, fmt.Sprintf("[scheduler]\nmax_num_seqs = %d\n[backend]\nthreads = 1\n",
 		streams))
-	client, err := dialAdmin(n.admin)
+	client, err := adminTarget{n.admin, patience}.dial()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -237,7 +237,7 @@ func (s *stage) rehearse(streams int) [][]int32 {
 func TestSwapUnderStreams(t *testing.T) {
 	n := serveNode(t, fmt.Sprintf("[scheduler]\nmax_num_seqs = %d\n"+
 		"[telemetry]\nlog_level = \"debug\"\n", crowd+1))
-	client, err := dialAdmin(n.admin)
+	client, err := adminTarget{n.admin, patience}.dial()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func explainCommand() *cobra.Command {
-	var address string
+	var address adminTarget
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain REQUEST",
@@ -39,8 +39,8 @@ of the user. An instance remembers the last 512 requests that ended.`,
 }
 
 // explain asks an instance about a request and prints what it says.
-func explain(ctx context.Context, address, id string, asJSON bool, s streams) error {
-	c, err := dialAdmin(address)
+func explain(ctx context.Context, address adminTarget, id string, asJSON bool, s streams) error {
+	c, err := address.dial()
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ lasts until the router ends; a reload brings back those of the file that left.`,
 }
 
 func instancesListCommand() *cobra.Command {
-	var address string
+	var address adminTarget
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "list [--json] [--admin ADDR]",
@@ -48,7 +48,7 @@ func instancesListCommand() *cobra.Command {
 }
 
 func instancesJoinCommand() *cobra.Command {
-	var address string
+	var address adminTarget
 	cmd := &cobra.Command{
 		Use:     "join ROLE NAME URL [--admin ADDR]",
 		Short:   "Add an instance",
@@ -68,7 +68,8 @@ func instancesJoinCommand() *cobra.Command {
 
 // instancesChangeCommand is a command that names an instance.
 func instancesChangeCommand(action, short string) *cobra.Command {
-	var address, role string
+	var role string
+	var address adminTarget
 	cmd := &cobra.Command{
 		Use:     action + " NAME [--role ROLE] [--admin ADDR]",
 		Short:   short,

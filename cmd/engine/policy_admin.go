@@ -14,7 +14,7 @@ func policyCommands() []*cobra.Command {
 
 // loadOptions are the flags of `engine policy load`.
 type loadOptions struct {
-	admin    string
+	admin    adminTarget
 	source   string // a file, or builtin:NAME
 	config   string // JSON
 	activate bool
@@ -55,7 +55,7 @@ the chunk lengths. --as select or --as chunk changes one of the two and leaves t
 }
 
 func policyListCommand() *cobra.Command {
-	var admin string
+	var admin adminTarget
 	var asJSON, shipped bool
 	cmd := &cobra.Command{
 		Use:   "list [--json] [--admin ADDR | --builtin]",
@@ -79,7 +79,7 @@ func policyListCommand() *cobra.Command {
 }
 
 func policyRollbackCommand() *cobra.Command {
-	var address string
+	var address adminTarget
 	var ask admin.Rollback
 	cmd := &cobra.Command{
 		Use:   "rollback [NAME@VERSION | --to N] [--admin ADDR]",
@@ -110,7 +110,7 @@ A module that is not loaded any more is loaded again. policy.keep says how many 
 }
 
 func policyUnloadCommand() *cobra.Command {
-	var address string
+	var address adminTarget
 	cmd := &cobra.Command{
 		Use:     "unload NAME [--admin ADDR]",
 		Short:   "Forget the modules of a name",

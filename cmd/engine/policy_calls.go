@@ -34,7 +34,7 @@ func policyLoad(ctx context.Context, o loadOptions, s streams) error {
 	if err := settingsError(o.source, []byte(o.config)); err != nil {
 		return fmt.Errorf("%s: %w", o.source, err)
 	}
-	c, err := dialAdmin(o.admin)
+	c, err := o.admin.dial()
 	if err != nil {
 		return err
 	}
@@ -50,8 +50,8 @@ func policyLoad(ctx context.Context, o loadOptions, s streams) error {
 	}
 	sayActive(s, *loaded.Swap)
 	undo := "undo: engine policy rollback"
-	if o.admin != "" {
-		undo += " --admin " + o.admin
+	if o.admin.address != "" {
+		undo += " --admin " + o.admin.address
 	}
 	fmt.Fprintln(s.out, undo)
 	return nil
@@ -74,8 +74,8 @@ func sayActive(s streams, swap plugins.Swap) {
 }
 
 // policyList prints the modules of an instance, and what decided when.
-func policyList(ctx context.Context, address string, asJSON bool, s streams) error {
-	c, err := dialAdmin(address)
+func policyList(ctx context.Context, address adminTarget, asJSON bool, s streams) error {
+	c, err := address.dial()
 	if err != nil {
 		return err
 	}
@@ -141,8 +141,8 @@ func printHistory(s streams, entries []plugins.Past) error {
 }
 
 // policyRollback makes what decided before decide again.
-func policyRollback(ctx context.Context, address string, ask admin.Rollback, s streams) error {
-	c, err := dialAdmin(address)
+func policyRollback(ctx context.Context, address adminTarget, ask admin.Rollback, s streams) error {
+	c, err := address.dial()
 	if err != nil {
 		return err
 	}
@@ -155,8 +155,8 @@ func policyRollback(ctx context.Context, address string, ask admin.Rollback, s s
 }
 
 // policyUnload forgets the modules of a name.
-func policyUnload(ctx context.Context, address, name string, s streams) error {
-	c, err := dialAdmin(address)
+func policyUnload(ctx context.Context, address adminTarget, name string, s streams) error {
+	c, err := address.dial()
 	if err != nil {
 		return err
 	}

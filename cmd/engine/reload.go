@@ -3,13 +3,19 @@ package main
 import "github.com/spf13/cobra"
 
 // adminFlag is --admin, which every command has that talks to a running instance.
-func adminFlag(cmd *cobra.Command, address *string) {
-	cmd.Flags().StringVar(address, "admin", "",
-		"`ADDR` of the instance: host:port or unix:PATH; default: the one socket there is")
+func adminFlag(cmd *cobra.Command, target *adminTarget) {
+	cmd.Flags().StringVar(&target.address, "admin", "",
+		"`ADDR`: host:port or unix:PATH; default: the one socket there is")
+	timeoutFlag(cmd, target)
+}
+
+func timeoutFlag(cmd *cobra.Command, target *adminTarget) {
+	cmd.Flags().DurationVar(&target.timeout, "timeout", adminSilence,
+		"give up an instance that is silent for `TIME`")
 }
 
 func reloadCommand() *cobra.Command {
-	var admin string
+	var admin adminTarget
 	cmd := &cobra.Command{
 		Use:   "reload [--admin ADDR]",
 		Short: "Read the file again and apply what can be applied",

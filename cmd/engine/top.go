@@ -13,7 +13,7 @@ import (
 
 // topOptions are the flags of `engine top`.
 type topOptions struct {
-	admin        string
+	admin        adminTarget
 	once, asJSON bool
 }
 
@@ -45,13 +45,8 @@ look and ends.`,
 	return cmd
 }
 
-// lookPatience bounds one look.
-const lookPatience = 5 * time.Second
-
 // look asks an instance for its state.
 func look(ctx context.Context, c *adminClient) (admin.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookPatience)
-	defer cancel()
 	var s admin.State
 	err := c.call(ctx, "GET", "/state", nil, &s)
 	return s, err
@@ -59,7 +54,7 @@ func look(ctx context.Context, c *adminClient) (admin.State, error) {
 
 // top prints one look, or watches until it is told to end.
 func top(ctx context.Context, o topOptions, s streams) error {
-	c, err := dialAdmin(o.admin)
+	c, err := o.admin.dial()
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/kvrelay/engine/plugins"
 )
 
+// lookPatience bounds one look, so that the screen tells soon.
+const lookPatience = 5 * time.Second
+
 // lookEvery is how often the screen is drawn anew.
 const lookEvery = time.Second
 
@@ -65,11 +68,11 @@ func (m topModel) Init() tea.Cmd { return m.look }
 
 // look asks the instance; it runs beside the screen.
 func (m topModel) look() tea.Msg {
+	ctx, cancel := context.WithTimeout(m.ctx, lookPatience)
+	defer cancel()
 	var l looked
-	l.state, l.err = look(m.ctx, m.client)
+	l.state, l.err = look(ctx, m.client)
 	if l.err == nil && l.state.Policy != "" {
-		ctx, cancel := context.WithTimeout(m.ctx, lookPatience)
-		defer cancel()
 		l.err = m.client.call(ctx, "GET", "/policies", nil, &l.policies)
 	}
 	return l

@@ -13,6 +13,7 @@ import (
 
 func traceCommand() *cobra.Command {
 	var addresses []string
+	var target adminTarget
 	var out string
 	cmd := &cobra.Command{
 		Use:   "trace [-o FILE] [--admin ADDR]...",
@@ -28,12 +29,13 @@ prefill and a decode instance. An instance keeps its latest telemetry.trace_even
 		Args: takes(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
-			return writeTrace(cmd.Context(), addresses, out, s)
+			return writeTrace(cmd.Context(), target.each(addresses), out, s)
 		},
 		Annotations: map[string]string{exits: "1 2 69"},
 	}
 	cmd.Flags().StringArrayVar(&addresses, "admin", nil,
 		"`ADDR` of an instance: host:port or unix:PATH; may be repeated")
+	timeoutFlag(cmd, &target)
 	cmd.Flags().StringVarP(&out, "out", "o", "", "`FILE` to write; default: stdout")
 	return cmd
 }
@@ -45,13 +47,10 @@ type timeline struct {
 }
 
 // writeTrace puts the timelines of several instances into one, each a process of its own.
-func writeTrace(ctx context.Context, addresses []string, out string, s streams) error {
-	if len(addresses) == 0 {
-		addresses = []string{""}
-	}
+func writeTrace(ctx context.Context, targets []adminTarget, out string, s streams) error {
 	all := timeline{Unit: "ms", Events: []map[string]any{}}
-	for n, address := range addresses {
-		c, err := dialAdmin(address)
+	for n, address := range targets {
+		c, err := address.dial()
 		if err != nil {
 			return err
 		}
@@ -76,6 +75,6 @@ func writeTrace(ctx context.Context, addresses []string, out string, s streams) 
 		return fmt.Errorf("write the timeline: %w", err)
 	}
 	fmt.Fprintf(s.out, "%s: %s of %s · open it at https://ui.perfetto.dev\n", out,
-		plural(len(all.Events), "event"), plural(len(addresses), "instance"))
+		plural(len(all.Events), "event"), plural(len(targets), "instance"))
 	return nil
 }
