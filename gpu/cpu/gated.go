@@ -71,10 +71,12 @@ func (j *gatedJob) do(worker, task int) {
 
 // compute writes the outputs of a tile and a few panels to scratch.
 func (j *gatedJob) compute(call *tile, to *[tileRows][gatedWidth]float32, x rowsAt, t area) {
+	j.operands(call, x, t.firstRow, t.firstPanel)
+	call.c, call.ldc = unsafe.Pointer(to), gatedWidth*4
 	for panel := t.firstPanel; panel < t.lastPanel; {
-		j.operands(call, x, t.firstRow, panel)
-		call.c = unsafe.Pointer(&to[0][(panel-t.firstPanel)*panelRows])
-		call.ldc = gatedWidth * 4
-		panel += j.d.micro.multiply(call, j.kind, t.lastRow-t.firstRow, t.lastPanel-panel)
+		done := j.d.micro.multiply(call, j.kind, t.lastRow-t.firstRow, t.lastPanel-panel)
+		if panel += done; panel < t.lastPanel {
+			j.moveOn(call, done)
+		}
 	}
 }

@@ -120,16 +120,18 @@ func (j *matmulJob) do(worker, task int) {
 	x := j.rowsOf(s, t)
 	for row := t.firstRow; row < t.lastRow; row += m.tall {
 		rows := min(m.tall, t.lastRow-row)
+		j.operands(&s.call, x, row, t.firstPanel)
+		j.outputsOf(&s.call, row, t.firstPanel)
 		for panel := t.firstPanel; panel < t.lastPanel; {
 			full := min(t.lastPanel, j.w.rows/panelRows) - panel // panels without a ragged one
-			j.operands(&s.call, x, row, panel)
-			j.outputsOf(&s.call, row, panel)
 			if full < 1 {
 				j.ragged(s, row, rows)
-				panel++
-				continue
+				break // it is the last one
 			}
-			panel += m.multiply(&s.call, j.kind, rows, full)
+			done := m.multiply(&s.call, j.kind, rows, full)
+			if panel += done; panel < t.lastPanel {
+				j.moveOn(&s.call, done)
+			}
 		}
 	}
 	s.call = tile{}
@@ -171,6 +173,15 @@ func (c *matmulCall) operands(t *tile, x rowsAt, row, panel int) {
 	}
 	if c.flush {
 		t.mode[1] = flushMode
+	}
+}
+
+// moveOn goes on to the operands and outputs that lie so many panels further.
+func (c *matmulCall) moveOn(t *tile, panels int) {
+	t.rest = 0
+	t.b, t.c = unsafe.Add(t.b, panels*int(t.panel)), unsafe.Add(t.c, panels*panelRows*4)
+	if c.bias != nil || c.accumulate {
+		t.init = unsafe.Add(t.init, panels*panelRows*4)
 	}
 }
 
