@@ -185,7 +185,7 @@ func (c *quantChunk) integers(p int) unsafe.Pointer {
 
 // bytes are those of the chunk in panel p, as kernels take them.
 func (c *quantChunk) bytes(p int) unsafe.Pointer {
-	if c.j.format.bits == 8 {
+	if c.j.format.bits == 8 && !(c.j.integers && c.j.d.micro.quant.magnitudes) {
 		return c.integers(p)
 	}
 	return unsafe.Pointer(&c.s.quant.chunks[p].q)

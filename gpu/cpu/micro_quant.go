@@ -23,6 +23,9 @@ type chunk struct {
 	q     [chunkBlocks][8][panelRows][4]uint8 // unsigned, in groups of four steps
 	scale [2 * chunkBlocks][panelRows]float32 // of 32 steps each; in kindHalf of 16
 	least [chunkBlocks][panelRows]float32     // kindLeast only
+	// signed, in kindByte and where quantMicro.magnitudes says so, are the integers, and q what is
+	// left of them without their signs.
+	signed [chunkBlocks][8][panelRows][4]int8
 }
 
 // unpackCall asks for blocks [0, blocks) of a chunk.
@@ -65,11 +68,13 @@ type quantTable [quantKinds][quantRows + 1]func(*quantTile)
 
 // quantMicro are the inner loops for quantised weights.
 type quantMicro struct {
-	tall     int // rows of a tile; kernels of this height take several tiles
-	tiles    quantTable
-	unpack   [gpu.DTypes]func(*unpackCall)
-	floats   [quantKinds]func(to *[superLength][panelRows]float32, c *floatCall)
-	quantise func(*quantiseCall)
+	tall   int // rows of a tile; kernels of this height take several tiles
+	tiles  quantTable
+	unpack [gpu.DTypes]func(*unpackCall)
+	// magnitudes: the kernels of kindByte take chunks with magnitudes and signs apart.
+	magnitudes bool
+	floats     [quantKinds]func(to *[superLength][panelRows]float32, c *floatCall)
+	quantise   func(*quantiseCall)
 	// rows compute a few rows by one panel as it is packed, from end to end: nil where there are
 	// none. q and s of the call are the panel's own.
 	rows quantRowTable

@@ -13,7 +13,7 @@ const (
 	quantC, quantLDC, quantInit, quantLDI, quantTiles  = 80, 88, 96, 104, 112
 	metaScale, metaSum, metaStart, metaSize            = 0, 4, 8, 16
 	unpackBlocks, unpackQ, unpackScales, unpackTo      = 0, 8, 16, 24
-	chunkScale, chunkLeast                             = 512 * 18, (512 + 2*64) * 18
+	chunkScale, chunkLeast, chunkSigned                = 512 * 18, 640 * 18, 704 * 18
 	floatsBlocks, floatsOffset, floatsQ, floatsFrom    = 0, 8, 16, 24
 )
 
@@ -108,13 +108,16 @@ func (g *generator) unpack(v vector, format int) {
 		g.superScales(v, format)
 	}
 	g.label("%s_loop", name)
-	if f.bits < 8 {
+	switch {
+	case f.bits < 8:
 		for at := 0; at < 64; at += v.bytes {
 			g.unpackVector(v, f.bits, at)
 		}
-		g.p("ADDQ $%d, SI", f.quantBytes)
-		g.p("ADDQ $512, DI")
+	case v == ymm:
+		g.takeSigns()
 	}
+	g.p("ADDQ $%d, SI", f.quantBytes)
+	g.p("ADDQ $512, DI")
 	if f.scaleFactors == 0 {
 		for at := 0; at < 64; at += v.bytes {
 			g.p("VCVTPH2PS %d(R8), %s", at/2, v.reg(0))
@@ -134,6 +137,17 @@ func (g *generator) unpack(v vector, format int) {
 	g.p("JNZ %s_loop", name)
 	g.p("VZEROUPPER")
 	g.p("RET")
+}
+
+// takeSigns writes the bytes of a block as integers, and their magnitudes.
+func (g *generator) takeSigns() {
+	g.broadcast(ymm, "byteSign", 13)
+	for at := 0; at < 512; at += 32 {
+		g.p("VPXOR %d(SI), Y13, Y0", at)
+		g.p("VPABSB Y0, Y1")
+		g.p("VMOVDQU Y0, %d(DI)", chunkSigned+at)
+		g.p("VMOVDQU Y1, %d(DI)", at)
+	}
 }
 
 // broadcast loads a constant of 32 bits into all lanes; without a name it does nothing.

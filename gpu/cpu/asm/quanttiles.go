@@ -149,17 +149,12 @@ func (g *generator) quantTile256(kind string, rows int) {
 	}
 	g.p("MOVQ %d(AX), CX", quantBlocks)
 	g.broadcast(ymm, "wordOne", 15)
-	g.broadcast(ymm, "byteSign", 14)
 	g.label("%s_loop", name)
 	halves := map[string]int{"Byte": 1, "Whole": 1, "Least": 1, "Half": 2}[kind]
 	for h := range halves {
-		for r := range rows {
+		for r := 0; r < rows && kind != "Byte"; r++ {
 			for p := range 2 {
-				if kind == "Byte" {
-					g.p("VPXOR Y%d, Y%d, Y%d", 2*r+p, 2*r+p, 2*r+p)
-				} else {
-					g.p("VPBROADCASTD %s, Y%d", metaAddress(r, metaStart+4*h), 2*r+p)
-				}
+				g.p("VPBROADCASTD %s, Y%d", metaAddress(r, metaStart+4*h), 2*r+p)
 			}
 		}
 		for group := 8 / halves * h; group < 8/halves*(h+1); group++ {
@@ -202,8 +197,7 @@ func (g *generator) quantGroup256(kind string, rows, group int) {
 	for p := range 2 {
 		g.p("VMOVDQU %d(DI), Y%d", 64*group+32*p, 8+p)
 		if kind == "Byte" {
-			g.p("VPXOR Y14, Y%d, Y%d", 8+p, 11+p)
-			g.p("VPABSB Y%d, Y%d", 11+p, 8+p)
+			g.p("VMOVDQU %d(DI), Y%d", chunkSigned+64*group+32*p, 11+p)
 		}
 	}
 	for r := range rows {
@@ -214,6 +208,10 @@ func (g *generator) quantGroup256(kind string, rows, group int) {
 				g.p("VPMADDUBSW Y13, Y%d, Y13", 8+p)
 			} else {
 				g.p("VPMADDUBSW Y10, Y%d, Y13", 8+p)
+			}
+			if kind == "Byte" && group == 0 { // there is nothing yet to add to
+				g.p("VPMADDWD Y15, Y13, Y%d", 2*r+p)
+				continue
 			}
 			g.p("VPMADDWD Y15, Y13, Y13")
 			g.p("VPADDD Y13, Y%d, Y%d", 2*r+p, 2*r+p)
