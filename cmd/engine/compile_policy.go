@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -32,23 +33,24 @@ func compilePolicyCommand() *cobra.Command {
 
 // policyFolders makes modules be compiled in a process of their own and kept in the cache folder,
 // and the inputs of faults be saved in the state folder. Their places of traps are found by a
-// process, too.
-func policyFolders(cfg *config.Config, o *plugins.Options) error {
-	cache, err := cfg.CacheDir()
-	if err != nil {
-		return fmt.Errorf("policies: %w", err)
-	}
+// process, too. Where there is no such folder, nothing is kept.
+func policyFolders(cfg *config.Config, o *plugins.Options, log *slog.Logger) error {
 	program, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("policies: find this program: %w", err)
 	}
-	o.CacheDir = filepath.Join(cache, "policies")
 	o.Compiler = []string{program, compilePolicyName}
-	state, err := cfg.StateDir()
-	if err != nil {
-		return fmt.Errorf("policies: %w", err)
-	}
-	o.FaultDir = filepath.Join(state, "faults")
 	o.Tracer = []string{program, tracePolicyName}
+	if cache, err := cfg.CacheDir(); err != nil {
+		log.Warn("no cache of compiled policies: node.cache_dir names one", "error", err)
+	} else {
+		o.CacheDir = filepath.Join(cache, "policies")
+	}
+	if state, err := cfg.StateDir(); err != nil {
+		log.Warn("the inputs of policy faults are not saved: node.state_dir names a folder",
+			"error", err)
+	} else {
+		o.FaultDir = filepath.Join(state, "faults")
+	}
 	return nil
 }

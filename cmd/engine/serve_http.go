@@ -34,6 +34,9 @@ const (
 	closeTimeout  = 3 * time.Second
 )
 
+// errTaken is why a socket cannot be listened on that is in use.
+var errTaken = errors.New("another instance listens there")
+
 // listen opens host:port or unix:PATH.
 func listen(address string) (net.Listener, error) {
 	path, unix := strings.CutPrefix(address, "unix:")
@@ -49,8 +52,8 @@ func listen(address string) (net.Listener, error) {
 	}
 	if c, err := net.Dial("unix", path); err == nil {
 		c.Close()
-		return nil, fmt.Errorf("listen on %s: another instance listens there; give this one "+
-			"another node.name or listen.admin", address)
+		return nil, fmt.Errorf("listen on %s: %w; give this one another node.name or listen.admin",
+			address, errTaken)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)

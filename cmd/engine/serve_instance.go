@@ -152,7 +152,7 @@ func (i *instance) openEngine(ctx context.Context) error {
 	}
 	observer := &observer{metrics: i.metrics, log: i.log}
 	var apart plugins.Options
-	if err := policyFolders(i.cfg, &apart); err != nil {
+	if err := policyFolders(i.cfg, &apart, i.log); err != nil {
 		return err
 	}
 	if i.policies, err = openPolicies(ctx, i.cfg, apart, observer); err != nil {
@@ -257,8 +257,12 @@ func (i *instance) identity() openai.Instance {
 // openAdmin serves the operator's listener.
 func (i *instance) openAdmin() error {
 	address, err := i.cfg.AdminAddress()
-	if err != nil || address == "" {
-		return err
+	if err != nil {
+		i.noAdmin(err) // Only an address that nobody chose can be unknown.
+		return nil
+	}
+	if address == "" {
+		return nil
 	}
 	o := admin.Options{Reload: i.reload, State: i.state, Drain: i.drainCall,
 		Trace:     i.traceDocument,
@@ -273,7 +277,19 @@ func (i *instance) openAdmin() error {
 		o.Policies = i.policies.Host
 		o.Named = i.namedPolicy
 	}
-	return i.servers.openAdmin(address, admin.Handler(o))
+	err = i.servers.openAdmin(address, admin.Handler(o))
+	if err != nil && !i.cfg.Listen.Admin.Set && !errors.Is(err, errTaken) {
+		i.noAdmin(err)
+		return nil
+	}
+	return err
+}
+
+// noAdmin goes on without the operator's socket where the file names none and there is no place for
+// it, as for a user without a home: requests need none.
+func (i *instance) noAdmin(err error) {
+	i.log.Warn("no admin socket, so reload, policy and top cannot reach this instance: "+
+		"set listen.admin to unix:PATH or a loopback host:port", "error", err)
 }
 
 // close ends what runs, stops listening and releases what is held, in this order.

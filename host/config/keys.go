@@ -94,8 +94,8 @@ var modelKeys = []row{
 	{
 		table: "listen", key: "admin", at: func(c *Config) any { return &c.Listen.Admin },
 		def: `"auto"`, form: listenForm, path: true,
-		doc: "reload, policies; auto = unix socket NAME.sock in $XDG_RUNTIME_DIR/engine; " +
-			"or a loopback host:port",
+		doc: "reload, policies; auto = unix socket NAME.sock in $XDG_RUNTIME_DIR/engine, none " +
+			"where that cannot be made; or a loopback host:port",
 	},
 	{
 		table: "listen", key: "internal", at: func(c *Config) any { return &c.Listen.Internal },
