@@ -19,6 +19,7 @@ type runOptions struct {
 	ignoreEOS   bool
 	backend     string // "" is the file's
 	json        bool
+	chat        bool    // the prompt is a message, in the model's template
 	tokenIDs    []int32 // used as they are, instead of a prompt
 	prompt      config.Auto[string]
 }
@@ -38,12 +39,14 @@ and values travel over a real socket, a decode engine generates, and a policy mo
 WebAssembly decides each step, all in this process. Without -c the model is the embedded one.
 
 The text goes to stdout, the summary to stderr. Without a prompt, stdin is the prompt; if that is
-a terminal, a chat begins, with the model's own template. A prompt that does not fit the context
-is refused with the numbers; it is never cut.`,
+a terminal, a chat begins, with the model's own template. A prompt is continued as it is; --chat
+makes it a user's message, as a chat would. A prompt that does not fit the context is refused with
+the numbers; it is never cut.`,
 		Example: `  engine run "In the beginning"
   engine run --model models/llama --max-tokens 40 --temperature 0 "Once upon a time"
   engine run --json --token-ids 1,403,407 | jq .disagg
   echo "In the beginning" | engine run
+  engine run --model ORG/NAME --chat <question.txt
   engine run --model ORG/NAME               chat`,
 		Args: takes(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,6 +78,8 @@ is refused with the numbers; it is never cut.`,
 	flags.BoolVar(&o.ignoreEOS, "ignore-eos", false, "go on past the model's end of text")
 	flags.StringVar(&ids, "token-ids", "",
 		"`IDS` separated by commas instead of a prompt, no BOS added")
+	flags.BoolVar(&o.chat, "chat", false,
+		"the prompt is a user's message, in the model's chat template")
 	flags.BoolVar(&o.json, "json", false, "one JSON document on stdout instead of the text")
 	return cmd
 }
@@ -83,6 +88,9 @@ is refused with the numbers; it is never cut.`,
 func (o *runOptions) check(ids string, given bool) error {
 	if given && o.prompt.Set {
 		return usageError("--token-ids and a prompt exclude each other")
+	}
+	if given && o.chat {
+		return usageError("--token-ids are used as they are: --chat does not go with them")
 	}
 	if o.maxTokens.Set && o.maxTokens.Value < 1 {
 		return usageError("--max-tokens %d: at least 1", o.maxTokens.Value)

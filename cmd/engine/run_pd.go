@@ -110,7 +110,10 @@ func runPrompt(ctx context.Context, o runOptions, s streams) error {
 	if chats {
 		return runChat(ctx, o, s, p)
 	}
-	ask := o.request(p)
+	ask, err := o.asked(p, s.err)
+	if err != nil {
+		return err
+	}
 	say := newSayer(o, s, p, ask)
 	say.opening()
 	r, err := p.generate(ctx, ask, say.text)
@@ -135,6 +138,29 @@ func (o *runOptions) readPrompt(in io.Reader) error {
 	}
 	o.prompt = config.To(strings.TrimSuffix(string(data), "\n"))
 	return nil
+}
+
+// asked is what the engines are asked, after a line that says what became of the prompt where the
+// model has a chat template.
+func (o *runOptions) asked(p *pair, out io.Writer) (generation.Request, error) {
+	ask, m := o.request(p), p.model.api
+	switch {
+	case o.chat && m.Template == nil:
+		return ask, fmt.Errorf("this model cannot chat: %w; leave out --chat", m.TemplateError)
+	case o.chat:
+		fmt.Fprintln(out, "  prompt   a user's message, in the model's chat template")
+		text, err := m.Template.Render(tokenizer.MessagesJSON([]tokenizer.Message{
+			{Role: "user", Content: o.prompt.Value}}),
+			tokenizer.RenderOptions{AddGenerationPrompt: true})
+		if err != nil {
+			return ask, err
+		}
+		ask.Prompt = m.Tokenizer.Encode(text, tokenizer.EncodeOptions{ParseSpecial: true})
+	case m.Template != nil && o.tokenIDs == nil:
+		fmt.Fprintln(out, "  prompt   continued as it is; --chat makes it a message in the "+
+			"model's chat template")
+	}
+	return ask, nil
 }
 
 // request is what the engines are asked.

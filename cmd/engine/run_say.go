@@ -29,6 +29,9 @@ func newSayer(o runOptions, s streams, p *pair, ask generation.Request) *sayer {
 	say := &sayer{options: o, streams: s, pair: p, ask: ask,
 		words: p.model.api.Tokenizer.NewStream(true)}
 	for _, id := range ask.Prompt {
+		if o.chat {
+			break // An answer begins anew.
+		}
 		say.words.Push(id) // The leading space of a word depends on what stands before it.
 	}
 	return say
