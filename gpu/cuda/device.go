@@ -63,6 +63,7 @@ type Device struct {
 	garbage  garbage
 	graphs   graphs
 	outgoing outgoing
+	lanes    lanes
 }
 
 // Open starts the device behind a driver. The driver is the device's afterwards, also on an error.

@@ -49,7 +49,6 @@ type cuDriver struct {
 	products  *drv.Products
 	workspace driver.Pointer
 	noBlas    error // why there are no products
-	peers     map[int]cu.CUContext
 }
 
 // translate turns an error of cu into ours. cu does not export the type of the driver's codes, but
@@ -80,6 +79,9 @@ func (d *cuDriver) Open() (info driver.Info, err error) {
 	info.Name, err = d.device.Name()
 	if err != nil {
 		return info, translate("cuDeviceGetName", err)
+	}
+	if id, err := d.device.UUID(); err == nil { // An old driver has none.
+		info.Identity = driver.Identity(id)
 	}
 	for attribute, to := range map[cu.DeviceAttribute]*int{
 		cu.ComputeCapabilityMajor: &info.Major, cu.ComputeCapabilityMinor: &info.Minor,

@@ -139,46 +139,31 @@ func (d *cuDriver) OpenShared(h driver.ShareHandle) (driver.Pointer, error) {
 // CloseShared implements driver.Sharing.
 func (d *cuDriver) CloseShared(p driver.Pointer) error { return drv.CloseShared(p) }
 
-// Reach implements driver.Peers.
-func (d *cuDriver) Reach(device int) (bool, error) {
-	if d.peers[device] != (cu.CUContext{}) {
-		return true, nil
-	}
-	peer, err := cu.GetDevice(device)
+// Reachable implements driver.Peers. It makes no context on the other device.
+func (d *cuDriver) Reachable(identity driver.Identity) (bool, error) {
+	count, err := cu.NumDevices()
 	if err != nil {
-		return false, translate("cuDeviceGet", err)
+		return false, translate("cuDeviceGetCount", err)
 	}
-	can, err := d.device.CanAccessPeer(peer)
-	if err != nil || can == 0 {
-		return false, translate("cuDeviceCanAccessPeer", err)
+	for ordinal := range count {
+		peer, err := cu.GetDevice(ordinal)
+		if err != nil {
+			return false, translate("cuDeviceGet", err)
+		}
+		id, err := peer.UUID()
+		if err != nil {
+			return false, translate("cuDeviceGetUuid", err)
+		}
+		if driver.Identity(id) != identity {
+			continue
+		}
+		if peer == d.device {
+			return true, nil
+		}
+		can, err := d.device.CanAccessPeer(peer)
+		return can != 0, translate("cuDeviceCanAccessPeer", err)
 	}
-	context, err := peer.RetainPrimaryCtx()
-	if err != nil {
-		return false, translate("cuDevicePrimaryCtxRetain", err)
-	}
-	const alreadyEnabled = 704
-	err = translate("cuCtxEnablePeerAccess", context.EnablePeerAccess(0))
-	if code, ok := errors.AsType[*driver.Error](err); err != nil && !(ok &&
-		code.Code == alreadyEnabled) {
-		return false, err
-	}
-	if d.peers == nil {
-		d.peers = map[int]cu.CUContext{}
-	}
-	d.peers[device] = context
-	return true, nil
-}
-
-// CopyFrom implements driver.Peers.
-func (d *cuDriver) CopyFrom(
-	to driver.Pointer, device int, from driver.Pointer, bytes int64, s driver.Stream,
-) error {
-	context, ok := d.peers[device]
-	if !ok {
-		return fmt.Errorf("%w: device %d was not reached", driver.ErrRefused, device)
-	}
-	return translate("cuMemcpyPeerAsync", cu.MemcpyPeerAsync(cu.DevicePtr(to), d.current,
-		cu.DevicePtr(from), context, bytes, cuStream(s)))
+	return false, nil
 }
 
 // Multiply implements driver.Products.

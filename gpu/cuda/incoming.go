@@ -54,7 +54,7 @@ func (d *Device) UnpackRanges(pool gpu.KV, ranges []gpu.KVRange, src []byte) err
 
 // listBytes is what the list of ranges takes in front of their bytes, which are aligned for the
 // kernel.
-func listBytes(ranges int) int { return (4*kernels.RangeWords*ranges + 255) / 256 * 256 }
+func listBytes(ranges int) int { return aligned(4 * kernels.RangeWords * ranges) }
 
 // fitting is how many of the first ranges fit the pinned memory, and their slots.
 func fitting(ranges []gpu.KVRange, tokenBytes int) (n, slots int) {
@@ -68,19 +68,13 @@ func fitting(ranges []gpu.KVRange, tokenBytes int) (n, slots int) {
 
 // writeAll copies ranges that fit into their pages.
 func (o *outgoing) writeAll(d *Device, k *kv, ranges []gpu.KVRange, src []byte) error {
-	var words []int32
-	slots := 0
-	for _, r := range ranges {
-		words = kernels.AppendRange(words, r, slots)
-		slots += r.Count
-	}
-	head := listBytes(len(ranges))
-	unpack := kernels.PackPages{Packed: uint64(o.arrived) + uint64(head),
+	what := list(k, ranges)
+	unpack := kernels.PackPages{Packed: uint64(o.arrived) + uint64(what.head),
 		Layer: k.layer(ranges[0].Layer), Ranges: uint64(o.arrived), Count: len(ranges),
 		Shape: k.shape}.Unpack()
 	err := o.inOrder(d, func() error {
-		ints(o.piece, words)
-		piece := o.piece[:head+copy(o.piece[head:], src)]
+		ints(o.piece, what.words)
+		piece := o.piece[:what.head+copy(o.piece[what.head:], src)]
 		if err := d.driver.CopyIn(o.arrived, piece, o.stream); err != nil {
 			return err
 		}

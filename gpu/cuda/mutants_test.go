@@ -44,6 +44,34 @@ var mutants = []mutant{
 	{name: "a page gets its next owner before it was packed", reuse: true},
 }
 
+// laneMutants are bugs of what goes from process to process without a connection's bytes.
+var laneMutants = []mutant{
+	{name: "a layer is packed for another process before its append", drop: "Wait",
+		site: "inOrder"},
+	{name: "the other process is told of a layer before its copy is done", drop: "Sync",
+		site: "PackLane"},
+	{name: "no event stands behind a layer's way to the other process", drop: "Record",
+		site: ".put"},
+	{name: "a layer for another process is packed without its list of slots", drop: "CopyIn",
+		site: ".put"},
+	{name: "a layer's room is given back before it was read", drop: "Sync", site: "UnpackLane"},
+	{name: "no event stands behind a layer that arrives", drop: "Record", site: ".fetch"},
+	{name: "a layer that arrives is unpacked without its bytes or slots", drop: "CopyIn",
+		site: ".fetch"},
+	{name: "a layer's room is used again before the other process has read it", reuse: true},
+}
+
+// throughLanes is all that a lane of each kind carries.
+func throughLanes(t *testing.T, m mutant, seed uint64) (out []byte) {
+	t.Helper()
+	for _, kind := range laneKinds {
+		p := meet(t, kind, seed, m)
+		out = append(out, handOver(p)...)
+		p.close()
+	}
+	return out
+}
+
 // dropping leaves calls out.
 type dropping struct {
 	driver.Driver
@@ -226,6 +254,11 @@ func table(p *prefill, fail func(error) bool) string {
 // TestSynchronisationMutants: the pipeline gives the same in every order of the streams, and with
 // each of the bugs it does not in some.
 func TestSynchronisationMutants(t *testing.T) {
+	hunt(t, mutants, outcome)
+	hunt(t, laneMutants, throughLanes)
+}
+
+func hunt(t *testing.T, list []mutant, outcome func(*testing.T, mutant, uint64) []byte) {
 	const seeds = 4
 	want := outcome(t, mutant{}, 0)
 	for seed := range uint64(seeds) {
@@ -233,7 +266,7 @@ func TestSynchronisationMutants(t *testing.T) {
 			t.Fatalf("seed %d: the outcome depends on the order of streams", seed)
 		}
 	}
-	for _, m := range mutants {
+	for _, m := range list {
 		caught := false
 		for seed := uint64(0); seed < seeds && !caught; seed++ {
 			caught = !bytes.Equal(outcome(t, m, seed), want)

@@ -194,34 +194,38 @@ func (d *Device) StageKV(pool gpu.KV, layer int, ranges []gpu.KVRange) error {
 	return nil
 }
 
-// stage is under the lock.
-func (o *outgoing) stage(d *Device, k *kv, layer int, ranges []gpu.KVRange) error {
-	var words []int32
+// listed is a list of ranges of one layer, as the kernels read it, and what their bytes take.
+type listed struct {
+	words []int32
+	head  int // bytes of the list, which keep what follows them aligned for the kernel
+	bytes int
+}
+
+func list(k *kv, ranges []gpu.KVRange) (l listed) {
 	slots := 0
 	for _, r := range ranges {
-		words = kernels.AppendRange(words, r, slots)
+		l.words = kernels.AppendRange(l.words, r, slots)
 		slots += r.Count
 	}
-	head := (4*len(words) + 255) / 256 * 256 // the ranges' bytes are aligned for the kernel
-	bytes := slots * k.shape.TokenBytes()
+	l.head, l.bytes = listBytes(len(ranges)), slots*k.shape.TokenBytes()
+	return l
+}
+
+// stage is under the lock.
+func (o *outgoing) stage(d *Device, k *kv, layer int, ranges []gpu.KVRange) error {
+	what := list(k, ranges)
 	s := &staged{pool: k, layer: layer, ranges: append([]gpu.KVRange(nil), ranges...),
-		len: (head + bytes + 255) / 256 * 256, unread: bytes}
+		len: aligned(what.head + what.bytes), unread: what.bytes}
 	ok, err := o.place(d, s)
 	if err != nil || !ok {
 		o.refusedLayers++
 		return err
 	}
-	s.data = s.at + head
-	ints(o.ring[s.at:], words)
-	at := uint64(o.device) + uint64(s.at)
-	pack := kernels.PackPages{Packed: at + uint64(head), Layer: k.layer(layer), Ranges: at,
-		Count: len(ranges), Shape: k.shape}.Pack()
-	err = d.driver.CopyIn(driver.Pointer(at), o.ring[s.at:][:4*len(words)], o.stream)
+	s.data = s.at + what.head
+	packed := o.device + driver.Pointer(s.data)
+	err = o.pack(d, s, what, packed)
 	if err == nil {
-		err = d.driver.Launch(o.stream, d.launch(&pack))
-	}
-	if err == nil {
-		err = d.driver.CopyOut(o.ring[s.data:][:bytes], driver.Pointer(at+uint64(head)), o.stream)
+		err = d.driver.CopyOut(o.ring[s.data:][:what.bytes], packed, o.stream)
 	}
 	if err == nil {
 		err = d.driver.Record(s.event, o.stream)
@@ -238,6 +242,21 @@ func (o *outgoing) stage(d *Device, k *kv, layer int, ranges []gpu.KVRange) erro
 	}
 	o.stagedLayers++
 	return nil
+}
+
+// aligned is a size in the ring.
+func aligned(bytes int) int { return (bytes + 255) / 256 * 256 }
+
+// pack gives the stream the kernel that packs the ranges of an entry, whose list lies at its start.
+func (o *outgoing) pack(d *Device, s *staged, what listed, packed driver.Pointer) error {
+	ints(o.ring[s.at:], what.words)
+	at := o.device + driver.Pointer(s.at)
+	pack := kernels.PackPages{Packed: uint64(packed), Layer: s.pool.layer(s.layer),
+		Ranges: uint64(at), Count: len(s.ranges), Shape: s.pool.shape}.Pack()
+	if err := d.driver.CopyIn(at, o.ring[s.at:][:4*len(what.words)], o.stream); err != nil {
+		return err
+	}
+	return d.driver.Launch(o.stream, d.launch(&pack))
 }
 
 // place finds room in the ring behind the youngest entry, and an event.

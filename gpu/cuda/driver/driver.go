@@ -45,9 +45,13 @@ type Driver struct {
 	Products
 }
 
+// Identity tells a device apart from every other one: its UUID. Zero where the driver tells none.
+type Identity [16]byte
+
 // Info says what a device is.
 type Info struct {
 	Name           string
+	Identity       Identity
 	Major, Minor   int    // compute capability
 	Processors     int    // streaming multiprocessors
 	SharedPerBlock int    // most bytes of shared memory of a block, with SetShared
@@ -168,17 +172,17 @@ type ShareHandle [64]byte
 type Sharing interface {
 	// Share names memory by the start of its allocation.
 	Share(Pointer) (ShareHandle, error)
-	// OpenShared maps what another process shares; its own allocation is refused.
+	// OpenShared maps what another process shares; its own allocation is refused. Memory of
+	// another device is mapped too, and CopyWithin takes its address, where Reachable says so.
 	OpenShared(ShareHandle) (Pointer, error)
 	CloseShared(Pointer) error
 }
 
-// Peers reach memory of other devices in this process.
+// Peers are the devices whose memory this one's copies can touch.
 type Peers interface {
-	// Reach lets this device's copies touch memory of another; false where the machine cannot.
-	Reach(device int) (bool, error)
-	// CopyFrom copies from memory of another device.
-	CopyFrom(to Pointer, device int, from Pointer, bytes int64, s Stream) error
+	// Reachable says whether OpenShared can map memory of the device with that identity: of itself,
+	// or of another that this process sees and that the machine links with this one.
+	Reachable(Identity) (bool, error)
 }
 
 // Type is how the numbers of a product are stored.

@@ -45,10 +45,19 @@ EXPORT int cuIpcGetMemHandle(void* out, uintptr_t p) {
 }
 
 // Callers pass the handle by value: 64 bytes, which the ABI puts in memory.
-EXPORT int cuIpcOpenMemHandle_v2(uintptr_t* p, Handle h, unsigned) {
+// Memory of another device is mapped where the flag asks for the link to that.
+EXPORT int cuIpcOpenMemHandle_v2(uintptr_t* p, Handle h, unsigned flags) {
+  constexpr unsigned kLazyPeerAccess = 1;
   ENTER(call);
   if (memcmp(h.magic, kMagic, sizeof h.magic) != 0) return kInvalidValue;
   if (h.process == getpid()) return kInvalidContext;  // as the driver answers for one's own
+  if (h.device < 0 || h.device >= static_cast<int>(machine().devices.size())) {
+    return kInvalidDevice;
+  }
+  if (h.device != call.device()) {
+    if (!(flags & kLazyPeerAccess)) return kPeerNotOn;
+    call.on().peers[h.device] = true;
+  }
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/fd/%d", h.process, h.file);
   const int file = open(path, O_RDWR | O_CLOEXEC);
@@ -58,7 +67,7 @@ EXPORT int cuIpcOpenMemHandle_v2(uintptr_t* p, Handle h, unsigned) {
   if (m == MAP_FAILED) return kOutOfMemory;
   *p = reinterpret_cast<uintptr_t>(m) + h.offset;
   machine().allocations[*p] =
-      Allocation{*p, h.size, call.device(), static_cast<char*>(m), h.mapped, -1, true};
+      Allocation{*p, h.size, h.device, static_cast<char*>(m), h.mapped, -1, true};
   return call.done(0);
 }
 

@@ -22,6 +22,10 @@ type Options struct {
 	Memory int64
 	// Shared is the most shared memory of a block, in bytes; 0 means 227 KiB.
 	Shared int
+	// Machine is what devices share that lend one another memory; nil: the device is alone. Each
+	// Driver is a process of its own there, and Device is the number of its device.
+	Machine *Machine
+	Device  int
 	// Fail is asked before each call, by the driver's name of it, and answers its code, 0 for none.
 	Fail func(call string) int
 	// OutRate and KernelTime are of the virtual clock: bytes a second from device to host, seconds
@@ -39,7 +43,11 @@ const (
 	invalidHandle  = 400
 	notFound       = 500
 	illegalAddress = 700
-	launchFailed   = 719
+	peerNotOn      = 705
+
+	alreadyRegistered = 712
+	notRegistered     = 713
+	launchFailed      = 719
 )
 
 // Driver is the device and all of its state. Its lock is held while streams advance.
@@ -57,7 +65,8 @@ type Driver struct {
 	last    uintptr // handle
 	dead    int     // the code of every call after a kernel failed
 	engines [2]float64
-	host    float64 // the time to which the host has waited: what it gives later begins later
+	pinned  map[*byte]int // by the last byte of what was allocated or registered
+	host    float64       // the time to which the host has waited: what it gives later begins later
 	log     []Span
 }
 
@@ -109,7 +118,7 @@ func New(o Options) (driver.Driver, *Driver) {
 	}
 	f := &Driver{options: o, random: rand.New(rand.NewPCG(o.Seed, 1)),
 		streams: map[driver.Stream]*stream{}, events: map[driver.Event]*event{},
-		graphs: map[driver.Graph][]work{}, memory: memory{left: o.Memory}}
+		graphs: map[driver.Graph][]work{}, memory: memory{left: o.Memory}, pinned: map[*byte]int{}}
 	return driver.Driver{Devices: f, Memory: f, Host: f, Copies: f, Streams: f, Events: f,
 		Clock: f, Modules: f, Launcher: f, Graphs: f, Sharing: f, Peers: f, Products: f}, f
 }
@@ -217,7 +226,8 @@ func (f *Driver) step(s *stream, w work) int {
 // Open implements driver.Devices.
 func (f *Driver) Open() (driver.Info, error) {
 	return driver.Info{Name: "fake", Major: 9, Processors: 1, SharedPerBlock: f.options.Shared,
-		Memory: f.options.Memory, Devices: 1, MatrixProducts: "fake"}, f.call("cuInit")
+		Memory: f.options.Memory, Devices: 1, MatrixProducts: "fake",
+		Identity: identity(f.options.Device)}, f.call("cuInit")
 }
 
 // Bind implements driver.Devices.

@@ -14,8 +14,9 @@ type memory struct {
 }
 
 type block struct {
-	at   driver.Pointer
-	data []byte
+	at      driver.Pointer
+	data    []byte
+	foreign bool // of another process, which lent it
 }
 
 // poison fills fresh memory: every float of any type is a NaN.
@@ -57,27 +58,42 @@ func (f *Driver) Alloc(bytes int64) (driver.Pointer, error) {
 		return 0, driver.Check("cuMemAlloc", outOfMemory)
 	}
 	f.memory.left -= bytes
-	if f.memory.next == 0 {
-		f.memory.next = 1 << 40
+	return f.memory.add(slices.Repeat([]byte{poison}, int(bytes)), false), nil
+}
+
+// add gives memory an address.
+func (m *memory) add(data []byte, foreign bool) driver.Pointer {
+	if m.next == 0 {
+		m.next = 1 << 40
 	}
-	b := block{f.memory.next, slices.Repeat([]byte{poison}, int(bytes))}
+	b := block{m.next, data, foreign}
 	const gap = 1 << 16 // that no address reaches over by mistake
-	f.memory.next += driver.Pointer((bytes+gap)/256*256 + gap)
-	f.memory.blocks = append(f.memory.blocks, b)
-	return b.at, nil
+	m.next += driver.Pointer((len(data)+gap)/256*256 + gap)
+	m.blocks = append(m.blocks, b)
+	return b.at
 }
 
 // Free implements driver.Memory.
 func (f *Driver) Free(p driver.Pointer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.memory.blocks, func(b block) bool { return b.at == p })
-	if i < 0 {
+	data := f.memory.drop(p, false)
+	if data == nil {
 		return driver.Check("cuMemFree", invalidValue)
 	}
-	f.memory.left += int64(len(f.memory.blocks[i].data))
-	f.memory.blocks = slices.Delete(f.memory.blocks, i, i+1)
+	f.memory.left += int64(len(data))
 	return nil
+}
+
+// drop takes away what starts at an address; nil: nothing of the kind does.
+func (m *memory) drop(p driver.Pointer, foreign bool) []byte {
+	i := slices.IndexFunc(m.blocks, func(b block) bool { return b.at == p })
+	if i < 0 || m.blocks[i].foreign != foreign {
+		return nil
+	}
+	data := m.blocks[i].data
+	m.blocks = slices.Delete(m.blocks, i, i+1)
+	return data
 }
 
 // Available implements driver.Memory.
@@ -92,17 +108,54 @@ func (f *Driver) AllocHost(bytes int) ([]byte, error) {
 	if err := f.call("cuMemAllocHost"); err != nil {
 		return nil, err
 	}
-	return slices.Repeat([]byte{poison}, bytes), nil
+	if bytes <= 0 {
+		return nil, driver.Check("cuMemAllocHost", invalidValue)
+	}
+	memory := slices.Repeat([]byte{poison}, bytes)
+	f.pin(memory, 1)
+	return memory, nil
 }
 
 // FreeHost implements driver.Host.
-func (f *Driver) FreeHost([]byte) error { return nil }
+func (f *Driver) FreeHost(memory []byte) error { return f.unpin("cuMemFreeHost", memory) }
 
 // Register implements driver.Host.
-func (f *Driver) Register([]byte) error { return f.call("cuMemHostRegister") }
+func (f *Driver) Register(memory []byte) error {
+	if err := f.call("cuMemHostRegister"); err != nil {
+		return err
+	}
+	if len(memory) == 0 || f.isPinned(memory) {
+		return driver.Check("cuMemHostRegister", alreadyRegistered)
+	}
+	f.pin(memory, 1)
+	return nil
+}
 
 // Unregister implements driver.Host.
-func (f *Driver) Unregister([]byte) error { return nil }
+func (f *Driver) Unregister(memory []byte) error { return f.unpin("cuMemHostUnregister", memory) }
+
+// last is the byte that tells host memory and all parts of it, whose capacity reaches to its end.
+func last(memory []byte) *byte { return &memory[:cap(memory)][cap(memory)-1] }
+
+func (f *Driver) pin(memory []byte, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pinned[last(memory)] += n
+}
+
+func (f *Driver) unpin(call string, memory []byte) error {
+	if len(memory) == 0 || !f.isPinned(memory) {
+		return driver.Check(call, notRegistered)
+	}
+	f.pin(memory, -1)
+	return nil
+}
+
+func (f *Driver) isPinned(memory []byte) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pinned[last(memory)] > 0
+}
 
 // The copy engines.
 const (
@@ -116,7 +169,7 @@ func (f *Driver) CopyIn(to driver.Pointer, from []byte, s driver.Stream) error {
 	return f.give("cuMemcpyHtoDAsync", s, work{what: "copy in", engine: copyIn,
 		cost: copyTime(len(from), linkRate), run: func(*stream) int {
 			dst := f.memory.at(to, int64(len(from)))
-			if dst == nil {
+			if dst == nil || f.pinned[last(from)] == 0 {
 				return illegalAddress
 			}
 			copy(dst, from)
@@ -129,7 +182,7 @@ func (f *Driver) CopyOut(to []byte, from driver.Pointer, s driver.Stream) error 
 	return f.give("cuMemcpyDtoHAsync", s, work{what: "copy out", engine: copyOut,
 		cost: copyTime(len(to), f.options.OutRate), run: func(*stream) int {
 			src := f.memory.at(from, int64(len(to)))
-			if src == nil {
+			if src == nil || f.pinned[last(to)] == 0 {
 				return illegalAddress
 			}
 			copy(to, src)
@@ -166,29 +219,4 @@ func (f *Driver) Fill(to driver.Pointer, value byte, bytes int64, s driver.Strea
 			}
 			return 0
 		}})
-}
-
-// Share implements driver.Sharing: the fake has no other process.
-func (f *Driver) Share(driver.Pointer) (h driver.ShareHandle, err error) {
-	return h, driver.Check("cuIpcGetMemHandle", unsupported)
-}
-
-const unsupported = 801
-
-// OpenShared implements driver.Sharing.
-func (f *Driver) OpenShared(driver.ShareHandle) (driver.Pointer, error) {
-	return 0, driver.Check("cuIpcOpenMemHandle", unsupported)
-}
-
-// CloseShared implements driver.Sharing.
-func (f *Driver) CloseShared(driver.Pointer) error {
-	return driver.Check("cuIpcCloseMemHandle", unsupported)
-}
-
-// Reach implements driver.Peers: there is one device.
-func (f *Driver) Reach(int) (bool, error) { return false, nil }
-
-// CopyFrom implements driver.Peers.
-func (f *Driver) CopyFrom(driver.Pointer, int, driver.Pointer, int64, driver.Stream) error {
-	return driver.Check("cuMemcpyPeerAsync", unsupported)
 }
