@@ -93,7 +93,11 @@ var layout = []row{
 	{pkg: "host/prefix", imports: "host/kvcache"},
 	{pkg: "host/transfer/nearby", outside: "net ring.go:unsafe syscall golang.org/x/sys"},
 	{
-		pkg: "host/transfer", imports: "host/kvcache host/transfer/nearby",
+		pkg: "host/transfer/lanes", imports: "host/transfer/nearby",
+		outside: "golang.org/x/sys", tests: "os/exec",
+	},
+	{
+		pkg: "host/transfer", imports: "host/kvcache host/transfer/lanes host/transfer/nearby",
 		outside: "conn.go:net dial.go:net mux.go:net",
 		tests:   "net syscall",
 	},

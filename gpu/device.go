@@ -14,7 +14,7 @@ package gpu
 
 // Device is an accelerator with its own memory. One goroutine at a time calls its kernels; PackKV
 // and UnpackKV may be called beside them for pages that no running kernel touches. Gater and
-// Chooser are what some can besides, and five methods more are for devices of some kinds:
+// Chooser are what some can besides, and some methods more are for devices of some kinds:
 //
 //   - SlotsApart() bool: where it answers true, PackKV may read the complete slots of a page at
 //     any time.
@@ -22,6 +22,8 @@ package gpu
 //     called afterwards sees what they wrote. Where it is missing, Sync is needed.
 //   - StageKV(kv, layer, ranges) error begins to copy slots to the host and does not wait: PackKV
 //     of them finds them there. It may do nothing.
+//   - PackLane(kv, ranges, lane, at) (wait, error) and UnpackLane(kv, ranges, lane, at) error move
+//     slots of one layer to and from memory that other processes reach: package cuda has both.
 //   - NumericsOf([]DType) string is the class in which weights of these types are computed, where
 //     Numerics names more than their bits depend on.
 //   - RowsVary() bool: where it answers true, a product of a row among few may differ from that

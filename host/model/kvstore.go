@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/kvrelay/engine/gpu"
@@ -59,11 +60,7 @@ func (s *KVStore) WriteRanges(layer int, ranges []kvcache.SlotRange, src []byte)
 		UnpackRanges(gpu.KV, []gpu.KVRange, []byte) error
 	})
 	if ok {
-		all := make([]gpu.KVRange, len(ranges))
-		for i, r := range ranges {
-			all[i] = at(layer, r)
-		}
-		if err := device.UnpackRanges(s.kv, all, src); err != nil {
+		if err := device.UnpackRanges(s.kv, allAt(layer, ranges), src); err != nil {
 			return fmt.Errorf("write slots of %d pages: %w", len(ranges), err)
 		}
 		return nil
@@ -93,11 +90,43 @@ func (s *KVStore) Stage(layer int, ranges []kvcache.SlotRange) error {
 	if !ok {
 		return nil
 	}
+	return device.StageKV(s.kv, layer, allAt(layer, ranges))
+}
+
+// laneDevice is what a device can do that reaches memory of other processes.
+type laneDevice interface {
+	PackLane(kv gpu.KV, ranges []gpu.KVRange, lane, at int) (wait func() error, err error)
+	UnpackLane(kv gpu.KV, ranges []gpu.KVRange, lane, at int) error
+}
+
+var errNoLanes = errors.New("the device reaches no memory of other processes")
+
+// PutRanges implements transfer.LanePages, where the device has lanes.
+func (s *KVStore) PutRanges(
+	layer int, ranges []kvcache.SlotRange, lane, at int,
+) (wait func() error, err error) {
+	device, ok := s.device.(laneDevice)
+	if !ok {
+		return nil, errNoLanes
+	}
+	return device.PackLane(s.kv, allAt(layer, ranges), lane, at)
+}
+
+// TakeRanges implements transfer.LanePages, where the device has lanes.
+func (s *KVStore) TakeRanges(layer int, ranges []kvcache.SlotRange, lane, at int) error {
+	device, ok := s.device.(laneDevice)
+	if !ok {
+		return errNoLanes
+	}
+	return device.UnpackLane(s.kv, allAt(layer, ranges), lane, at)
+}
+
+func allAt(layer int, ranges []kvcache.SlotRange) []gpu.KVRange {
 	all := make([]gpu.KVRange, len(ranges))
 	for i, r := range ranges {
 		all[i] = at(layer, r)
 	}
-	return device.StageKV(s.kv, layer, all)
+	return all
 }
 
 func at(layer int, r kvcache.SlotRange) gpu.KVRange {

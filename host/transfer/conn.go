@@ -55,6 +55,7 @@ func (r *Receiver) Serve(conn net.Conn, head []byte) {
 	}
 	defer r.drop(link)
 	in := newInbound(counter{r, link}, r.options, r.clock())
+	in.lane, _ = laneOf(conn)
 	for len(head) > 0 {
 		n := copy(in.Space(), head)
 		in.Filled(n, r.clock())
@@ -123,6 +124,7 @@ func (s *Sender) tell(events []Event, by Transport) {
 // carry pumps a transfer over its connection until it is over. It writes; another goroutine reads.
 func (s *Sender) carry(o *Outgoing, conn net.Conn, by Transport) {
 	o.mu.Lock()
+	o.lane, o.by = s.laneFor(conn), by
 	o.machine.Start(s.clock())
 	o.mu.Unlock()
 	heard := make(chan struct{})
@@ -143,9 +145,10 @@ func (s *Sender) carry(o *Outgoing, conn net.Conn, by Transport) {
 		s.tell(t.events, by)
 		switch {
 		case t.over:
+			<-packed  // Afterwards nobody reads the pages
+			o.drain() // but what is under way to a lane.
 			conn.Close()
 			<-heard
-			<-packed // Afterwards nobody reads the pages.
 			return
 		case t.bytes != nil:
 			s.charge(len(t.bytes))
@@ -203,7 +206,10 @@ func (o *Outgoing) deliver(conn net.Conn, what *shipment) {
 	n, err := s.write(o, conn, frame.whole)
 	o.mu.Lock()
 	o.span.spent(began, s.clock())
-	o.machine.Crossed(n, true)
+	o.machine.Crossed(n, !frame.inLane)
+	if err == nil && frame.inLane {
+		o.machine.carried(frame.bytes)
+	}
 	o.mu.Unlock()
 	if err != nil {
 		o.closed(fault(Reset, "write: %v", err))
@@ -291,6 +297,7 @@ func (o *Outgoing) listen(conn net.Conn) {
 		now := o.sender.clock()
 		if n > 0 {
 			o.machine.Filled(n, now)
+			o.freed()
 		}
 		if err != nil {
 			o.machine.Closed(lost(err), now)

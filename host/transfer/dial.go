@@ -79,14 +79,14 @@ func (s *Sender) nearer(ctx context.Context, conn net.Conn, address string) (net
 		}
 	}
 	last := error(fault(Reset, "no way but TCP, and only %v are allowed", list))
-	for _, t := range list {
+	for _, t := range s.ways {
 		if t == TCP {
 			return conn, nil
 		}
 		if found.name == "" || !slices.Contains(found.by, t) {
 			continue
 		}
-		near, err := nearby.Dial(ctx, s.options.Folder, found.name, nearby.Kind(t))
+		near, err := s.approach(ctx, found.name, t)
 		if err == nil {
 			conn.Close()
 			return near, nil
@@ -95,6 +95,37 @@ func (s *Sender) nearer(ctx context.Context, conn net.Conn, address string) (net
 	}
 	conn.Close()
 	return nil, last
+}
+
+// waysOf are the ways of a sender's transports, in order: with a lane first where there may be one.
+func waysOf(o SenderOptions) (all []Transport) {
+	can := o.Lanes != nil && allLanes(o.Models)
+	for _, t := range o.Transports {
+		if t == Shared && can {
+			all = append(all, Pinned)
+		}
+		if t != IPC || can {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// approach connects to a receiver on this host.
+func (s *Sender) approach(ctx context.Context, name string, t Transport) (net.Conn, error) {
+	kind, lane := laneKinds[t]
+	if !lane {
+		return nearby.Dial(ctx, s.options.Folder, name, nearby.Kind(t))
+	}
+	who := shun{name, t}
+	if !s.mayTry(who) {
+		return nil, fault(Reset, "%s failed with this receiver before", t)
+	}
+	near, err := nearby.DialLoan(ctx, s.options.Folder, name, s.options.Lanes.Of(kind))
+	if first := s.tried(who, err == nil); first && err != nil && s.options.Note != nil {
+		s.options.Note(name, t, err)
+	}
+	return near, err
 }
 
 // sameHost says whether both ends of a connection have one address: the system takes the address

@@ -30,10 +30,11 @@ type Dispatch struct {
 }
 
 // shipment is a data frame, or frames that are to be packed yet, or, where both are nil, a seal at
-// position end.
+// position end. What is owed may be a piece for the lane.
 type shipment struct {
 	parcel *parcel
 	owed   *owed
+	piece  *piece
 	end    int
 }
 

@@ -75,6 +75,8 @@ var plantedFaults = map[string]planted{
 		to: none}), "held for ever"},
 	"a delivered lease does not expire": {inLease(move{from: sealed, on: onExpire, to: none}),
 		"held for ever"},
+	"a piece that was taken is not known": {inCalm(inSender(move{from: writing, on: onTaken,
+		to: none})), "not delivered"},
 	"nothing resumes": {inCalm(inReceiver(move{from: writing, on: onSeal, to: closed,
 		does: doKeep | doFail | doFence})), "not delivered"},
 }

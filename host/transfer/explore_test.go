@@ -113,7 +113,8 @@ func (s *search) ofSender(w *world, c int) (list []then) {
 	if outOver(k.out) {
 		return list
 	}
-	if k.out == writing && k.there[s.ahead].kind == noLetter {
+	roomy := !k.shelf || k.next%2 == 1
+	if k.out == writing && roomy && k.there[s.ahead].kind == noLetter {
 		list = append(list, then{"send", true, func(x *scene) { x.emit(c) }})
 	}
 	if k.back[0].kind != noLetter {
@@ -139,6 +140,9 @@ func (s *scene) emit(c int) {
 	k := &s.links[c]
 	chunk, last := k.next/2, int(k.next/2) == s.chunks-1
 	switch {
+	case k.next%2 == 0 && chunk > 0:
+		k.lane, k.shelf = chunk+1, true
+		s.send(k.there[:], c, message{placedLetter, chunk})
 	case k.next%2 == 0:
 		s.send(k.there[:], c, message{dataLetter, chunk})
 	case last:
@@ -157,6 +161,9 @@ func (s *scene) hear(c int) {
 	on := means[m.kind]
 	if s.out[k.out][on].to == none {
 		on = onBad
+	}
+	if on == onTaken {
+		k.shelf = false
 	}
 	if on == onAccept && k.out == asking {
 		k.next = 2 * m.chunk

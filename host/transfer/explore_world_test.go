@@ -9,7 +9,7 @@ const (
 	mostSenders = 2
 	mostChunks  = 3
 	thereRoom   = 6 // frames on their way to a receiver
-	backRoom    = 7
+	backRoom    = 9
 )
 
 // frames on their way. A frame about a chunk has its number beside it.
@@ -27,13 +27,16 @@ const (
 	refuseLetter
 	cancelLetter
 	cancelledLetter
+	placedLetter
+	takenLetter
 	garbage
 )
 
 // means is the input that a frame is.
 var means = [...]input{openLetter: onOpen, dataLetter: onData, sealLetter: onSeal,
 	lastSealLetter: onLastSeal, acceptLetter: onAccept, ackLetter: onAck, lastAckLetter: onLastAck,
-	refuseLetter: onRefuse, cancelLetter: onCancel, cancelledLetter: onCancelled, garbage: onBad}
+	refuseLetter: onRefuse, cancelLetter: onCancel, cancelledLetter: onCancelled,
+	placedLetter: onPlaced, takenLetter: onTaken, garbage: onBad}
 
 type message struct {
 	kind  letterKind
@@ -60,6 +63,9 @@ type linkView struct {
 	seated       bool
 	withdrawn    bool  // the lease was released and the receiver's end has not heard
 	mid          bool  // the receiver's end is in the middle of writing a chunk
+	byLane       bool  // and it is read from the lane
+	lane         uint8 // what lies in the lane, which has room for one chunk: its number and one
+	shelf        bool  // the sender has not heard that it was taken
 	next         uint8 // the sender's next frame: 2*chunk, and one more when its seal is due
 	got          uint8 // chunks below are in the pages
 	there        [thereRoom]message
@@ -256,7 +262,7 @@ func (s *scene) try(c int, on input, about uint8) input {
 		if l := s.writer(c); l == nil || l.state != writing || about != k.got {
 			return onBad
 		}
-		k.mid = true
+		k.mid, k.byLane = true, on == onPlaced
 	case does.has(doKeep), does.has(doDeliver):
 		return s.trySeal(c, on, about)
 	}
@@ -288,6 +294,14 @@ func (s *scene) store(c int) {
 	k := &s.links[c]
 	l := &s.leases[k.lease]
 	k.mid = false
+	if k.byLane {
+		if k.lane != k.got+1 {
+			s.fault("a chunk was overwritten in the lane before it was taken")
+		}
+		if k.byLane = false; k.in == writing {
+			s.send(k.back[:], c, message{kind: takenLetter})
+		}
+	}
 	if l.epoch != k.epoch || l.freed&(1<<k.epoch) != 0 {
 		s.fault("a chunk was written into pages of somebody else")
 	}
@@ -330,7 +344,7 @@ func (s *scene) forget() {
 			k.there = s.keepEnds(k.there)
 		}
 		if outOver(k.out) {
-			k.back, k.next = [backRoom]message{}, 0
+			k.back, k.next, k.shelf = [backRoom]message{}, 0, false
 		}
 		if inOver(k.in) {
 			k.holds, k.withdrawn = false, false
@@ -355,7 +369,7 @@ func (s *scene) keepEnds(queue [thereRoom]message) (kept [thereRoom]message) {
 	n := 0
 	for _, m := range queue {
 		on := means[m.kind]
-		frame := on == onData || on == onSeal || on == onLastSeal
+		frame := on == onData || on == onPlaced || on == onSeal || on == onLastSeal
 		if frame && s.in[cancelling][on].to == cancelling {
 			s.used[1][cancelling][on] = true
 			continue

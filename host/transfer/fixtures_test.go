@@ -27,6 +27,7 @@ type fakePages struct {
 	late             bool
 	staged           map[[2]int]int // (layer, slot): how often, unless nil
 	failStages       bool
+	device           *laneDevice // where lanes are reached
 }
 
 func (p *fakePages) ReadsLate() bool { return p.late }

@@ -26,12 +26,16 @@ const (
 	kindWay    kind = 10 // receiver: a nearer way to reach it
 	kindNearby kind = 11 // sender: is there a nearer way?
 
-	lastKind = kindNearby
+	// Over a connection with a lane.
+	kindTaken  kind = 12 // receiver: so many layers were taken from the lane
+	kindPlaced kind = 13 // sender: keys and values of some positions in one layer lie in the lane
+
+	lastKind = kindPlaced
 )
 
 func (k kind) String() string {
 	names := [...]string{"", "open", "accept", "data", "ack", "seal", "refuse", "cancel",
-		"cancelled", "beat", "way", "nearby"}
+		"cancelled", "beat", "way", "nearby", "taken", "placed"}
 	if int(k) < len(names) && k != 0 {
 		return names[k]
 	}
@@ -65,8 +69,10 @@ func (k kind) lengths() (least, most int) {
 	switch k {
 	case kindOpen:
 		return openFixedSize, maxOpening
-	case kindAccept:
+	case kindAccept, kindTaken:
 		return 4, 4
+	case kindPlaced:
+		return dataHead, dataHead
 	case kindData:
 		return dataHead + 1, dataHead + MaxFrame
 	case kindSeal, kindAck:
@@ -144,6 +150,19 @@ func (p place) put(head, kv []byte) {
 	binary.LittleEndian.PutUint32(head[8:], uint32(p.count))
 	binary.LittleEndian.PutUint32(head[atSum:], crc32.ChecksumIEEE(kv))
 }
+
+// laneStep is the unit of places in a lane, in bytes.
+const laneStep = 256
+
+// putPlaced writes the payload of a placed frame: a place, and where in the lane its keys and
+// values lie.
+func (p place) putPlaced(head []byte, at int) {
+	p.put(head, nil)
+	binary.LittleEndian.PutUint32(head[atSum:], uint32(at/laneStep))
+}
+
+// readLaneAt is where in the lane the keys and values of a placed frame lie, in bytes.
+func readLaneAt(head []byte) int { return laneStep * int(binary.LittleEndian.Uint32(head[atSum:])) }
 
 // atSum is where a data frame's head has the checksum of its keys and values.
 const atSum = 12

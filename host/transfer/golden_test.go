@@ -25,11 +25,15 @@ func goldenFrames(t *testing.T) map[string][]byte {
 	data := append(make([]byte, dataHead), kv...)
 	where := place{model: 0, layer: 1, position: 2, count: 2}
 	where.put(data, kv)
+	laid := make([]byte, dataHead)
+	where.putPlaced(laid, 512)
 	s := seal{end: 6, bytes: 16, digest: leafOf(data)}
 	return map[string][]byte{
 		"open":      open,
 		"accept":    appendFrame(nil, kindAccept, with, []byte{2, 0, 0, 0}),
 		"data":      appendFrame(nil, kindData, with, data),
+		"placed":    appendFrame(nil, kindPlaced, with, laid),
+		"taken":     appendFrame(nil, kindTaken, with, []byte{1, 0, 0, 0}),
 		"seal":      appendFrame(nil, kindSeal, with, s.append(nil)),
 		"ack":       appendFrame(nil, kindAck, with, s.append(nil)),
 		"refuse":    appendFrame(nil, kindRefuse, pass{}, appendReason(nil, fault(Busy, "why"))),

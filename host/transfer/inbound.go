@@ -33,11 +33,13 @@ type Inbound struct {
 	desk   desk
 	models []Model
 	way    way
+	lane   Lane // of the connection; none has no bytes
 
 	grant  *grant  // nil until the opening frame was judged right
 	next   [][]int // [model][layer] the position that must come next
 	sum    digest  // of all data frames since the opening
 	bytes  int64   // of their keys and values
+	taken  uint32  // placed frames whose keys and values lie in their pages
 	acked  seal    // the last that was found right
 	first  time.Duration
 	asked  time.Duration // last for a seat
@@ -166,6 +168,8 @@ func (in *Inbound) classify(f frame) (input, *Error) {
 		return onOpen, nil
 	case kindData:
 		return onData, nil
+	case kindPlaced:
+		return onPlaced, nil
 	case kindSeal:
 		if in.grant != nil && readSeal(f.payload).end == in.grant.window.End {
 			return onLastSeal, nil
@@ -195,7 +199,7 @@ func (in *Inbound) obey(on input, f frame, now time.Duration) (input, *Error) {
 			return onFull, nil
 		}
 	case does.has(doWrite):
-		bad = in.write(f.payload, now)
+		bad = in.write(f, now)
 	case does.has(doKeep | doDeliver):
 		bad = in.seal(readSeal(f.payload), does.has(doDeliver), now)
 	case on == onCancel:
@@ -241,10 +245,10 @@ func (in *Inbound) begin(now time.Duration) {
 	in.say(kindAccept, binary.LittleEndian.AppendUint32(nil, uint32(in.grant.from)), now)
 }
 
-// write puts the keys and values of a data frame into the pages, if they are exactly the ones that
-// are due: the next positions of their layer, all of them reserved.
-func (in *Inbound) write(payload []byte, now time.Duration) *Error {
-	p, kv := readPlace(payload), payload[dataHead:]
+// write puts the keys and values of a data or placed frame into the pages, if they are exactly the
+// ones that are due: the next positions of their layer, all of them reserved.
+func (in *Inbound) write(f frame, now time.Duration) *Error {
+	p := readPlace(f.payload)
 	if p.model >= len(in.models) || p.layer >= in.grant.layouts[p.model].layers {
 		return fault(OutOfPlace, "model %d layer %d", p.model, p.layer)
 	}
@@ -253,9 +257,11 @@ func (in *Inbound) write(payload []byte, now time.Duration) *Error {
 		return fault(OutOfPlace, "model %d layer %d: position %d, due is %d",
 			p.model, p.layer, p.position, *next)
 	}
-	if p.count < 1 || p.count > l.window.End-p.position || len(kv) != p.count*l.slotBytes {
+	size := p.count * l.slotBytes
+	if p.count < 1 || p.count > l.window.End-p.position ||
+		f.kind == kindData && len(f.payload)-dataHead != size {
 		return fault(OutOfPlace, "model %d layer %d: %d positions from %d on in %d bytes",
-			p.model, p.layer, p.count, p.position, len(kv))
+			p.model, p.layer, p.count, p.position, len(f.payload)-dataHead)
 	}
 	end := p.position + p.count
 	if l.reach(p.position, end) != end {
@@ -268,19 +274,30 @@ func (in *Inbound) write(payload []byte, now time.Duration) *Error {
 	if !in.placed {
 		in.first, in.placed = now, true
 	}
-	in.sum = in.sum.add(leafOf(payload))
-	in.bytes += int64(len(kv))
-	in.ranges = in.ranges[:0]
-	for at := p.position; at < end; {
-		r := l.run(at, end)
-		in.ranges = append(in.ranges, r)
-		at += r.Count
-	}
-	if bad := writeRanges(in.models[p.model].Pages, p.layer, in.ranges, kv); bad != nil {
+	in.sum = in.sum.add(leafOf(f.payload))
+	in.bytes += int64(size)
+	if bad := in.deliver(f, p, l); bad != nil {
 		return bad
 	}
 	*next = l.due(end)
 	return nil
+}
+
+// deliver takes what a frame brings to its pages.
+func (in *Inbound) deliver(f frame, p place, l *layout) *Error {
+	pages := in.models[p.model].Pages
+	in.ranges = in.ranges[:0]
+	if f.kind == kindPlaced {
+		in.ranges = l.laneRanges(in.ranges, p.position, p.position+p.count)
+		return in.lane.take(pages, p.layer, in.ranges,
+			roomAt{readLaneAt(f.payload), p.count * l.slotBytes})
+	}
+	for at, end := p.position, p.position+p.count; at < end; {
+		r := l.run(at, end)
+		in.ranges = append(in.ranges, r)
+		at += r.Count
+	}
+	return writeRanges(pages, p.layer, in.ranges, f.payload[dataHead:])
 }
 
 // writeRanges puts the bytes of a data frame into their pages.
@@ -337,6 +354,9 @@ func (in *Inbound) move(on input, why *Error, now time.Duration) {
 	switch {
 	case does.has(doAccept):
 		in.begin(now)
+	case does.has(doTaken):
+		in.taken++
+		in.say(kindTaken, binary.LittleEndian.AppendUint32(nil, in.taken), now)
 	case does.has(doAck):
 		in.say(kindAck, in.acked.append(nil), now)
 	case does.has(doRefuse):

@@ -13,6 +13,7 @@ var senderMoves = []move{
 	{asking, onClosed, failed, doFail, ""},
 
 	{writing, onAck, writing, 0, "a chunk is safe"},
+	{writing, onTaken, writing, 0, "room in the lane"},
 	{writing, onBeat, writing, 0, ""},
 	{writing, onFinish, sealing, 0, "the last seal was said"},
 	{writing, onRefuse, failed, doFail | doHangUp, ""},
@@ -24,6 +25,7 @@ var senderMoves = []move{
 
 	{sealing, onAck, sealing, 0, "a chunk is safe"},
 	{sealing, onLastAck, done, doDone | doHangUp, "delivered"},
+	{sealing, onTaken, sealing, 0, ""},
 	{sealing, onBeat, sealing, 0, ""},
 	{sealing, onRefuse, failed, doFail | doHangUp, ""},
 	{sealing, onCancel, failed, doCancelled | doFail | doHangUp, ""},
@@ -35,6 +37,7 @@ var senderMoves = []move{
 	{cancelling, onAccept, cancelling, 0, "crossed the cancel"},
 	{cancelling, onAck, cancelling, 0, "crossed the cancel"},
 	{cancelling, onLastAck, cancelling, 0, "crossed the cancel: delivered, but not wanted"},
+	{cancelling, onTaken, cancelling, 0, "crossed the cancel"},
 	{cancelling, onBeat, cancelling, 0, ""},
 	{cancelling, onCancelled, failed, doFail | doHangUp, ""},
 	{cancelling, onCancel, failed, doCancelled | doFail | doHangUp, "both gave up"},
@@ -62,6 +65,7 @@ var receiverMoves = []move{
 	{queued, onClosed, closed, doFail | doFence, ""},
 
 	{writing, onData, writing, doWrite, ""},
+	{writing, onPlaced, writing, doWrite | doTaken, "out of the lane"},
 	{writing, onSeal, writing, doKeep | doAck, ""},
 	{writing, onLastSeal, sealed, doDeliver | doAck, ""},
 	{writing, onBeat, writing, 0, ""},
@@ -82,6 +86,7 @@ var receiverMoves = []move{
 	{refused, onClosed, closed, doFence, ""},
 
 	{cancelling, onData, cancelling, 0, "throws it away"},
+	{cancelling, onPlaced, cancelling, 0, "leaves it in the lane"},
 	{cancelling, onSeal, cancelling, 0, "throws it away"},
 	{cancelling, onLastSeal, cancelling, 0, "throws it away"},
 	{cancelling, onBeat, cancelling, 0, ""},

@@ -19,8 +19,10 @@ type Outbound struct {
 	sum    digest
 	bytes  int64 // of keys and values in data frames
 	first  time.Duration
-	placed bool // first is set
+	began  bool // first is set
 
+	placed  uint32 // placed frames said
+	taken   uint32 // of them, that the receiver has taken from the lane
 	crossed int64  // bytes of keys and values written to the connection
 	seals   []seal // said and not acknowledged, oldest first
 	why     *Error // what made it give up
@@ -76,11 +78,14 @@ func (o *Outbound) data(p *parcel, now time.Duration) bool {
 	if o.state != writing {
 		return false
 	}
-	if !o.placed {
-		o.first, o.placed = now, true
+	if !o.began {
+		o.first, o.began = now, true
 	}
 	o.sum = o.sum.add(p.leaf)
-	o.bytes += int64(len(p.whole) - dataHeadSize)
+	o.bytes += int64(p.kv())
+	if p.inLane {
+		o.placed++
+	}
 	o.said = now
 	return true
 }
@@ -93,6 +98,9 @@ func (o *Outbound) Crossed(n int, ofData bool) {
 		o.crossed += int64(max(0, n-dataHeadSize))
 	}
 }
+
+// carried says that the keys and values of a placed frame are the receiver's to take.
+func (o *Outbound) carried(bytes int) { o.crossed += int64(bytes) }
 
 // sealBelow says that all data frames below end were written: a chunk, or with the window's end
 // all. A chunk that adds nothing to what the receiver has sealed is not worth a word.
@@ -207,6 +215,14 @@ func (o *Outbound) classify(f frame) (input, *Error) {
 			return onLastAck, nil
 		}
 		return onAck, nil
+	case kindTaken:
+		n := binary.LittleEndian.Uint32(f.payload)
+		if n <= o.taken || n > o.placed {
+			return onBad, fault(Malformed, "%d were taken from the lane after %d, %d lay there",
+				n, o.taken, o.placed)
+		}
+		o.taken = n
+		return onTaken, nil
 	case kindRefuse, kindCancel:
 		why, ok := readReason(f.payload)
 		if !ok {
@@ -249,7 +265,7 @@ func (o *Outbound) tell(does action, now time.Duration) {
 		event.Kind, event.From = Opened, o.from
 	case does.has(doDone):
 		event.Kind = Done
-		if o.placed {
+		if o.began {
 			event.Elapsed = now - o.first
 		}
 	case does.has(doFail):

@@ -16,6 +16,18 @@ type parcel struct {
 	whole []byte
 	leaf  digest
 	ready bool // finished
+
+	inLane bool // a placed frame: the keys and values lie in the lane, from byte at on
+	at     int
+	bytes  int
+}
+
+// kv is how many bytes of keys and values a frame stands for.
+func (p *parcel) kv() int {
+	if p.inLane {
+		return p.bytes
+	}
+	return len(p.whole) - dataHeadSize
 }
 
 // finish completes the frame and its leaf of the digest.
@@ -24,8 +36,13 @@ func (p *parcel) finish(with pass) {
 		return
 	}
 	p.ready = true
-	p.put(p.whole[headerSize:], p.whole[dataHeadSize:])
-	putHeader(p.whole, kindData, with)
+	if p.inLane {
+		p.putPlaced(p.whole[headerSize:], p.at)
+		putHeader(p.whole, kindPlaced, with)
+	} else {
+		p.put(p.whole[headerSize:], p.whole[dataHeadSize:])
+		putHeader(p.whole, kindData, with)
+	}
 	p.leaf = leafOf(p.whole[headerSize:])
 }
 
@@ -91,7 +108,7 @@ func (p *packer) one(what owed) (*parcel, *Error) {
 		return nil, fault(PageFault, "%d pages do not reach position %d", len(what.pages), end-1)
 	}
 	at := *next
-	stop := l.reach(at, p.cut(l, at, end))
+	stop := l.reach(at, cut(l, at, end, p.most))
 	whole := &parcel{
 		place: place{model, layer, at, stop - at},
 		whole: p.room(dataHeadSize + (stop-at)*l.slotBytes),
@@ -142,10 +159,10 @@ func late(models []Model) bool {
 	return true
 }
 
-// cut is where a frame that starts at position at ends at the latest: at a page's end where one
-// fits, so that the next starts with a whole page.
-func (p *packer) cut(l *layout, at, end int) int {
-	stop := at + max(1, p.most/l.slotBytes)
+// cut is where a frame of most bytes that starts at position at ends at the latest: at a page's end
+// where one fits, so that the next starts with a whole page.
+func cut(l *layout, at, end, most int) int {
+	stop := at + max(1, most/l.slotBytes)
 	if stop >= end {
 		return end
 	}

@@ -34,6 +34,16 @@ func (o *Outgoing) prepare() {
 			o.enqueue(func() { o.machine.queue = append(o.machine.queue, what) })
 			continue
 		}
+		if what.piece != nil {
+			frame, alive := o.place(what)
+			if !alive || frame != nil && !o.awaitRoom() {
+				return
+			}
+			if frame != nil {
+				o.ship(frame)
+				continue
+			}
+		}
 		for {
 			frame, bad := o.machine.frame(what)
 			if bad != nil {

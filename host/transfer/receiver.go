@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kvrelay/engine/host/transfer/lanes"
 	"github.com/kvrelay/engine/host/transfer/nearby"
 )
 
@@ -29,6 +30,9 @@ type ReceiverOptions struct {
 	// Nearby takes the connections of senders on this host that ask for a nearer way; nil: there is
 	// none. The Receiver closes it.
 	Nearby *nearby.Listener
+	// Lanes lends memory to those senders, where a device holds the pages of all models; nil: it
+	// lends none. It is the caller's to close, after the Receiver.
+	Lanes *lanes.Lender
 	// Events hears what happened. It must not block, nor call the Receiver.
 	Events func(Event)
 }
@@ -94,6 +98,9 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 	}
 	r.work.Go(r.expire)
 	if o.Nearby != nil {
+		if o.Lanes != nil {
+			o.Nearby.Lend(o.Lanes)
+		}
 		r.work.Go(r.serveNearby)
 	}
 	return r, nil

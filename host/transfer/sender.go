@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kvrelay/engine/host/kvcache"
+	"github.com/kvrelay/engine/host/transfer/lanes"
 )
 
 // SenderOptions is what a Sender needs. Zero durations and counts mean the defaults.
@@ -21,6 +22,11 @@ type SenderOptions struct {
 	// Transports may be used, in order of preference; nil means TCP alone. Every transfer begins on
 	// TCP; a receiver on this host is then asked for a nearer way.
 	Transports []Transport
+	// Lanes borrows memory of receivers on this host, where a device holds the pages of all models;
+	// nil: keys and values go by the connection's bytes.
+	Lanes *lanes.Borrower
+	// Note hears why a lane that could have been is not used; nil: nobody does. It must not block.
+	Note func(receiver string, by Transport, err error)
 	// Folder is where receivers on this host have their sockets.
 	Folder string
 	// Timeout: nothing heard for so long ends a transfer. Default 4s.
@@ -50,6 +56,7 @@ type Sender struct {
 	clock   func() time.Duration
 	gate    gate
 	connect dialer
+	ways    []Transport // of Transports, those with a lane among them
 	free    chan []byte // whole frames of frameBytes
 	backlog atomic.Int64
 	work    sync.WaitGroup
@@ -57,6 +64,7 @@ type Sender struct {
 	mu     sync.Mutex // guards what follows
 	peers  *Peers
 	bucket bucket
+	shuns  map[shun]*backoff
 	active map[*Outgoing]bool
 	ended  bool
 }
@@ -87,6 +95,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 		bucket: bucket{rate: o.MaxRate},
 		gate:   gate{most: o.MaxInflight, mostSize: o.MaxBuffered},
 		free:   make(chan []byte, freeBuffers), active: map[*Outgoing]bool{},
+		shuns: map[shun]*backoff{}, ways: waysOf(o),
 	}, nil
 }
 
@@ -244,6 +253,8 @@ type Outgoing struct {
 	mu      sync.Mutex // guards what follows
 	machine *Dispatch
 	span    span
+	by      Transport   // of the connection
+	lane    *laneOut    // of the connection; nil: none
 	orders  []*shipment // of late pages: what prepare has not packed yet, and seals behind it
 	ended   bool        // nobody takes from the queue any more
 }
@@ -262,11 +273,19 @@ func (o *Outgoing) Send(model, layer, end int, pages []kvcache.PageID) error {
 	}
 	what := owed{model, layer, end, pages}
 	if o.machine.late {
+		what.pages = slices.Clone(pages) // The caller's may be another's in the next step.
+		if lane := o.usable(); lane != nil {
+			for _, piece := range pack.pieces(what, lane.most()) {
+				o.early(piece)
+				o.order(piece)
+			}
+			o.order(&shipment{owed: &what}) // What is wrong with it, if anything, is told in order.
+			return nil
+		}
 		if bad := pack.stage(what); bad != nil {
 			o.giveUp(bad)
 			return bad
 		}
-		what.pages = slices.Clone(pages) // The caller's may be another's in the next step.
 		o.order(&shipment{owed: &what})
 		return nil
 	}

@@ -67,6 +67,8 @@ const (
 	onCancel                 // cancel
 	onCancelled              // cancelled
 	onBeat                   // beat
+	onPlaced                 // placed, in place, and there in the lane
+	onTaken                  // taken
 
 	onNearby  // the question for a nearer way
 	onBad     // a frame that must be refused, or bytes that are none
@@ -86,8 +88,8 @@ const (
 
 func (i input) String() string {
 	return [...]string{"open", "accept", "data", "seal", "last seal", "ack", "last ack", "refuse",
-		"cancel", "cancelled", "beat", "nearby", "bad", "room", "full", "finish", "give up",
-		"release", "timeout", "connection ended", "failed", "fenced", "expire"}[i]
+		"cancel", "cancelled", "beat", "placed", "taken", "nearby", "bad", "room", "full", "finish",
+		"give up", "release", "timeout", "connection ended", "failed", "fenced", "expire"}[i]
 }
 
 // action is what a move does besides changing the state. A move may have several; they are done in
@@ -117,13 +119,14 @@ const (
 	doExpire // tell the engine: expired
 	doFenced // tell the engine: fenced
 	doWay    // say way: where else this receiver is reached
+	doTaken  // say taken
 )
 
 // actionWords are the actions as PROTOCOL.md says them, in the order of their bits.
 var actionWords = [...]string{"attaches the writer", "seats it", "writes the slots",
 	"keeps where to resume", "delivers", "says accept", "says ack", "says refuse", "says cancel",
 	"says cancelled", "tells opened", "tells done", "tells failed", "fences the writer",
-	"frees the pages", "hangs up", "tells expired", "tells fenced", "says way"}
+	"frees the pages", "hangs up", "tells expired", "tells fenced", "says way", "says taken"}
 
 func (a action) has(one action) bool { return a&one != 0 }
 

@@ -3,16 +3,24 @@ package transfer
 import (
 	"fmt"
 	"slices"
+
+	"github.com/kvrelay/engine/host/transfer/lanes"
 )
 
 // Transport is how a connection carries bytes.
 type Transport string
 
-// The transports. Unix and Shared are for two processes of one user on one host.
+// The transports. All but TCP are for two processes of one user on one host. The last three are
+// shared memory with a lane: memory of the host that both devices reach, memory of the one device
+// on which both compute, memory of the receiver's device that the sender's reaches. A sender that
+// may use Shared takes Pinned where it can, and one that may use IPC takes Peer.
 const (
 	TCP    Transport = "tcp"
 	Unix   Transport = "unix"
 	Shared Transport = "shm"
+	Pinned Transport = lanes.Pinned
+	IPC    Transport = lanes.IPC
+	Peer   Transport = lanes.Peer
 )
 
 // maxWay bounds the name of a socket in a way frame.
@@ -26,7 +34,7 @@ type way struct {
 }
 
 // wayBits are the transports of a way, as bits on the wire.
-var wayBits = []Transport{Unix, Shared}
+var wayBits = []Transport{Unix, Shared, Pinned, IPC}
 
 func (w way) append(dst []byte) []byte {
 	var bits byte
@@ -59,18 +67,22 @@ func (o *ReceiverOptions) way() way {
 	if o.Nearby == nil {
 		return way{}
 	}
-	return way{name: o.Nearby.Name(), by: []Transport{Unix, Shared}}
+	w := way{name: o.Nearby.Name(), by: []Transport{Unix, Shared}}
+	if o.Lanes != nil && allLanes(o.Models) {
+		w.by = append(w.by, Pinned, IPC)
+	}
+	return w
 }
 
 // checkTransports says what is wrong with a sender's list.
 func checkTransports(list []Transport) error {
 	for _, t := range list {
-		if t != TCP && t != Unix && t != Shared {
-			return fmt.Errorf("transport %q: want tcp, unix or shm", t)
+		if t != TCP && t != Unix && t != Shared && t != IPC {
+			return fmt.Errorf("transport %q: want tcp, unix, shm or ipc", t)
 		}
 	}
 	if len(list) == 0 {
-		return fmt.Errorf("no transport is allowed: want some of tcp, unix, shm")
+		return fmt.Errorf("no transport is allowed: want some of tcp, unix, shm, ipc")
 	}
 	return nil
 }

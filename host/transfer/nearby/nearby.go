@@ -51,6 +51,7 @@ var socketName = regexp.MustCompile(`^kv-[0-9a-f]{16}\.sock$`)
 const (
 	greetUnix   = 'U'
 	greetShared = 'S'
+	greetLoan   = 'L'
 	greetYes    = 'Y'
 	greetNo     = 'N'
 )
@@ -61,6 +62,7 @@ type Listener struct {
 	path   string
 	places chan struct{}
 	work   sync.WaitGroup
+	lender Lender
 
 	mu      sync.Mutex // guards what follows
 	greeted map[net.Conn]bool
@@ -121,6 +123,9 @@ func stale(path string) bool {
 	return err == nil && (filepath.Ext(path) == ".sock" || time.Since(info.ModTime()) > time.Minute)
 }
 
+// Lend lets connections have a loan. It is called before Serve.
+func (l *Listener) Lend(from Lender) { l.lender = from }
+
 // Name is what a peer must be told to find the socket in its own folder.
 func (l *Listener) Name() string { return filepath.Base(l.path) }
 
@@ -161,34 +166,52 @@ func (l *Listener) greet(conn *net.UnixConn) (_ net.Conn, err error) {
 		}
 	}()
 	_ = conn.SetDeadline(time.Now().Add(greetTime))
-	if err := ours(conn); err != nil {
+	peer, err := ours(conn)
+	if err != nil {
 		return nil, err
 	}
 	greeting, handles, err := receive(conn)
 	if err != nil {
 		return nil, err
 	}
-	var shared net.Conn
-	if greeting == greetShared {
-		shared, err = adopt(conn, handles)
+	var made net.Conn = conn
+	var words []byte
+	var file *os.File
+	if greeting == greetShared || greeting == greetLoan {
+		made, err = adopt(conn, handles)
 	} else if closeAll(handles); greeting != greetUnix || len(handles) > 0 {
 		err = fmt.Errorf("a greeting %q with %d files", greeting, len(handles))
 	}
-	answer := []byte{greetYes}
-	if err != nil {
-		answer[0] = greetNo
+	if err == nil && greeting == greetLoan {
+		if words, file, err = hear(conn, made, l.lender, peer); err != nil {
+			words = []byte(err.Error())
+		}
 	}
-	if _, writeErr := conn.Write(answer); err == nil {
-		err = writeErr
-	}
+	err = errors.Join(err, answer(conn, greeting, err == nil, words, file))
 	if err != nil {
+		if made != nil {
+			made.Close()
+		}
 		return nil, err
 	}
 	_ = conn.SetDeadline(time.Time{})
-	if shared != nil {
-		return shared, nil
+	return made, nil
+}
+
+// answer says yes or no to a greeting, and what there is to say about a loan.
+func answer(conn *net.UnixConn, greeting byte, yes bool, words []byte, file *os.File) error {
+	says := byte(greetNo)
+	if yes {
+		says = greetYes
 	}
-	return conn, nil
+	err := hand(conn, says, file)
+	if file != nil {
+		file.Close()
+	}
+	if err == nil && greeting == greetLoan {
+		err = writeWords(conn, words)
+	}
+	return err
 }
 
 // watch keeps the connections that Close has to wake.
@@ -221,6 +244,20 @@ func (l *Listener) Close() error {
 
 // Dial connects to the socket called name in folder, both checked first.
 func Dial(ctx context.Context, folder, name string, kind Kind) (net.Conn, error) {
+	return dial(ctx, folder, name, func(conn *net.UnixConn) (net.Conn, error) {
+		return introduce(conn, kind)
+	})
+}
+
+// DialLoan connects over shared memory, with a loan.
+func DialLoan(ctx context.Context, folder, name string, by Borrower) (net.Conn, error) {
+	return dial(ctx, folder, name, func(conn *net.UnixConn) (net.Conn, error) {
+		return borrow(conn, by)
+	})
+}
+
+func dial(ctx context.Context, folder, name string,
+	introduce func(*net.UnixConn) (net.Conn, error)) (net.Conn, error) {
 	if !socketName.MatchString(name) {
 		return nil, fmt.Errorf("%q is not the name of a socket", name)
 	}
@@ -237,7 +274,7 @@ func Dial(ctx context.Context, folder, name string, kind Kind) (net.Conn, error)
 		until = time.Now().Add(greetTime)
 	}
 	_ = conn.SetDeadline(until)
-	made, err := introduce(conn, kind)
+	made, err := introduce(conn)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -248,7 +285,7 @@ func Dial(ctx context.Context, folder, name string, kind Kind) (net.Conn, error)
 
 // introduce says which kind it shall be, and waits for the answer.
 func introduce(conn *net.UnixConn, kind Kind) (made net.Conn, err error) {
-	if err := ours(conn); err != nil {
+	if _, err := ours(conn); err != nil {
 		return nil, err
 	}
 	made = conn
@@ -256,7 +293,7 @@ func introduce(conn *net.UnixConn, kind Kind) (made net.Conn, err error) {
 	case Unix:
 		_, err = conn.Write([]byte{greetUnix})
 	case Shared:
-		made, err = offer(conn)
+		made, err = offer(conn, greetShared)
 	default:
 		err = fmt.Errorf("there is no kind %q", kind)
 	}
@@ -272,6 +309,56 @@ func introduce(conn *net.UnixConn, kind Kind) (made net.Conn, err error) {
 		return nil, fmt.Errorf("greet over the socket: %w", err)
 	}
 	return made, nil
+}
+
+// borrow introduces itself by shared memory, asks for a loan and takes it.
+func borrow(conn *net.UnixConn, by Borrower) (net.Conn, error) {
+	peer, err := ours(conn)
+	if err != nil {
+		return nil, err
+	}
+	made, err := offer(conn, greetLoan)
+	if err != nil {
+		return nil, err
+	}
+	if err := take(conn, made, by, peer); err != nil {
+		made.Close()
+		return nil, err
+	}
+	return made, nil
+}
+
+func take(conn *net.UnixConn, made net.Conn, by Borrower, peer int) error {
+	if err := writeWords(conn, by.Ask()); err != nil {
+		return fmt.Errorf("ask for a loan: %w", err)
+	}
+	answer, files, err := receive(conn)
+	if err != nil {
+		return err
+	}
+	defer closeAll(files)
+	words, err := readWords(conn)
+	if err != nil {
+		return err
+	}
+	if answer != greetYes {
+		return fmt.Errorf("the peer lends nothing: %q", words)
+	}
+	var file *os.File
+	if len(files) > 0 {
+		file = files[0]
+	}
+	loan, err := by.Borrow(words, file, peer)
+	if err != nil {
+		return fmt.Errorf("take a loan: %w", err)
+	}
+	shared, ok := made.(*sharedConn)
+	if !ok {
+		loan.Return(nil, nil)
+		return errors.New("a loan without shared memory")
+	}
+	shared.lent.loan = loan
+	return nil
 }
 
 func closeAll(files []*os.File) {

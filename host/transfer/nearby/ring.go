@@ -34,6 +34,13 @@ type ring struct {
 	data                     []byte // a power of two
 }
 
+// newMarks are the words of a loan in memory that both sides map.
+func newMarks(head []byte) marks {
+	_ = head[atRevoked+7]
+	word := func(at int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&head[at])) }
+	return marks{word(atBegun), word(atEnded), word(atRevoked)}
+}
+
 // newRing is the ring in memory that both sides map: a head of ringHead bytes, 64-byte aligned, and
 // the data.
 func newRing(head, data []byte) *ring {
@@ -158,6 +165,7 @@ func (h *half) put(p []byte) int {
 // sharedConn is a net.Conn over two rings.
 type sharedConn struct {
 	in, out half
+	lent    lending
 	local   net.Addr
 	remote  net.Addr
 	unmap   func() error
@@ -170,7 +178,12 @@ func (c *sharedConn) LocalAddr() net.Addr         { return c.local }
 func (c *sharedConn) RemoteAddr() net.Addr        { return c.remote }
 
 // Network is how the connection is called in metrics.
-func (c *sharedConn) Network() string { return string(Shared) }
+func (c *sharedConn) Network() string {
+	if c.lent.loan != nil {
+		return c.lent.loan.Network()
+	}
+	return string(Shared)
+}
 
 // SetReadDeadline implements net.Conn. What is there already is read whatever the deadline.
 func (c *sharedConn) SetReadDeadline(t time.Time) error { return c.in.bell.SetReadDeadline(t) }
@@ -192,7 +205,7 @@ func (c *sharedConn) Close() (err error) {
 		defer c.in.mu.Unlock()
 		c.out.mu.Lock()
 		defer c.out.mu.Unlock()
-		err = errors.Join(err, c.unmap())
+		err = errors.Join(err, c.settle())
 	})
 	return err
 }

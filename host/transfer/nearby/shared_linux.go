@@ -24,8 +24,9 @@ const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 // HasShared says whether this system has shared memory as the package wants it.
 const HasShared = true
 
-// offer makes the memory and a second socket for its bells, and hands both to the peer.
-func offer(conn *net.UnixConn) (net.Conn, error) {
+// offer makes the memory and a second socket for its bells, and hands both to the peer with the
+// greeting.
+func offer(conn *net.UnixConn, greeting byte) (net.Conn, error) {
 	fd, err := unix.MemfdCreate("kv", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("make shared memory: %w", err)
@@ -54,7 +55,7 @@ func offer(conn *net.UnixConn) (net.Conn, error) {
 		return nil, err
 	}
 	rights := unix.UnixRights(int(file.Fd()), int(theirs.Fd()))
-	if _, _, err := conn.WriteMsgUnix([]byte{greetShared}, rights, nil); err != nil {
+	if _, _, err := conn.WriteMsgUnix([]byte{greeting}, rights, nil); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("hand over shared memory: %w", err)
 	}
@@ -119,6 +120,7 @@ func mapped(file *os.File, b bells, dialler bool) (*sharedConn, error) {
 		local: b.there.LocalAddr(), remote: b.there.RemoteAddr(),
 		unmap: func() error { return unix.Munmap(memory) },
 	}
+	c.lent = lending{marks: newMarks(memory[:headBytes]), dialler: dialler}
 	c.in = half{ring: there, bell: newSocketBell(b.there)}
 	c.out = half{ring: back, bell: newSocketBell(b.back)}
 	if dialler {
@@ -185,11 +187,11 @@ func receive(conn *net.UnixConn) (greeting byte, files []*os.File, err error) {
 	return one[0], files, nil
 }
 
-// ours says whether the process at the other end is of our user.
-func ours(conn *net.UnixConn) error {
+// ours says whether the process at the other end is of our user, and which it is.
+func ours(conn *net.UnixConn) (process int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("look at the peer: %w", err)
+		return 0, fmt.Errorf("look at the peer: %w", err)
 	}
 	var who *unix.Ucred
 	var credErr error
@@ -197,10 +199,20 @@ func ours(conn *net.UnixConn) error {
 		who, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	})
 	if err := errors.Join(err, credErr); err != nil {
-		return fmt.Errorf("look at the peer: %w", err)
+		return 0, fmt.Errorf("look at the peer: %w", err)
 	}
 	if int(who.Uid) != os.Geteuid() {
-		return fmt.Errorf("the peer is of user %d, we are %d", who.Uid, os.Geteuid())
+		return 0, fmt.Errorf("the peer is of user %d, we are %d", who.Uid, os.Geteuid())
 	}
-	return nil
+	return int(who.Pid), nil
+}
+
+// hand sends one byte, and a file if there is one.
+func hand(conn *net.UnixConn, answer byte, file *os.File) error {
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	_, _, err := conn.WriteMsgUnix([]byte{answer}, rights, nil)
+	return err
 }

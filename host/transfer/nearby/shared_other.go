@@ -15,7 +15,7 @@ const HasShared = false
 
 var errNoShared = errors.New("there is no shared memory of the kind needed on this system")
 
-func offer(*net.UnixConn) (net.Conn, error) { return nil, errNoShared }
+func offer(*net.UnixConn, byte) (net.Conn, error) { return nil, errNoShared }
 
 func adopt(_ *net.UnixConn, files []*os.File) (net.Conn, error) {
 	closeAll(files)
@@ -32,4 +32,10 @@ func receive(conn *net.UnixConn) (byte, []*os.File, error) {
 }
 
 // ours trusts the folder, which only our user may look into.
-func ours(*net.UnixConn) error { return nil }
+func ours(*net.UnixConn) (int, error) { return 0, nil }
+
+// hand sends one byte; files do not go here.
+func hand(conn *net.UnixConn, answer byte, _ *os.File) error {
+	_, err := conn.Write([]byte{answer})
+	return err
+}
