@@ -16,24 +16,25 @@ import (
 // driverVariable names the driver; without a value there is none.
 const driverVariable = "ENGINE_CUDA_DRIVER"
 
-// launchCUDA starts this binary, which has CUDA in it, with a driver; faults are what that is to do
-// wrong.
-func launchCUDA(t *testing.T, driver, faults string, args ...string) *process {
+// launchCUDA starts this binary, which has CUDA in it, with a driver and an environment besides.
+func launchCUDA(t *testing.T, driver string, env []string, args ...string) *process {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	seed := "ENGINE_EMULATOR_SEED"
-	return launchCommand(t, exec.Command("env", append([]string{driverVariable + "=" + driver,
-		seed + "=" + os.Getenv(seed), "ENGINE_EMULATOR_FAULTS=" + faults, program}, args...)...))
+	env = append(env, driverVariable+"="+driver, seed+"="+os.Getenv(seed), program)
+	return launchCommand(t, exec.Command("env", append(env, args...)...))
 }
 
-// serveCUDA starts an instance on the driver that the environment names.
-func serveCUDA(t *testing.T, driver, text string) *node {
+// serveCUDA starts an instance on the driver that the environment names, of a machine with two
+// devices, whose runtime folder is dir.
+func serveCUDA(t *testing.T, driver, dir, text string) *node {
 	t.Helper()
 	n := prepareNode(t, text)
-	n.process = launchCUDA(t, driver, "", "serve", "-c", n.file, "--until-eof")
+	n.process = launchCUDA(t, driver, []string{"XDG_RUNTIME_DIR=" + dir,
+		"ENGINE_EMULATOR_DEVICES=2"}, "serve", "-c", n.file, "--until-eof")
 	n.awaitReady()
 	return n
 }
@@ -62,7 +63,7 @@ func TestCUDAWithoutDriver(t *testing.T) {
 		{"/nowhere/libcuda.so.1", []string{"serve", "-c", file}, 1, "/nowhere/libcuda.so.1"},
 	} {
 		t.Run(strings.Join(append(c.args[:1:1], c.driver), " "), func(t *testing.T) {
-			p := launchCUDA(t, c.driver, "", c.args...)
+			p := launchCUDA(t, c.driver, nil, c.args...)
 			p.wait(c.code)
 			if said := p.out.String() + p.err.String(); !strings.Contains(said, c.says) {
 				t.Errorf("%q is not in what %v said:\n%s", c.says, c.args, said)
@@ -85,22 +86,93 @@ func emulatedDriver(t *testing.T) string {
 }
 
 // TestCUDAGoldens: the reference's tokens come out of a prompt that one instance on a GPU computes,
-// whose keys and values go to another one, which generates. Both run on the driver that
-// ENGINE_CUDA_DRIVER names. The heads of the model have 64 numbers, as those of real ones.
+// whose keys and values go to another one, which generates: through a connection, through memory of
+// the host that both GPUs reach, through the memory of one GPU, from one to another. All run on the
+// driver that ENGINE_CUDA_DRIVER names. The heads of the model have 64 numbers, as those of real
+// ones.
 func TestCUDAGoldens(t *testing.T) {
 	driver := emulatedDriver(t)
+	g := headsOf64(t)
+	for _, way := range []struct{ by, transports, device string }{
+		{"tcp", `["tcp"]`, "0"}, {"pinned", `["shm", "tcp"]`, "0"},
+		{"ipc", `["ipc", "shm", "unix", "tcp"]`, "0"}, {"peer", `["ipc", "tcp"]`, "1"},
+	} {
+		t.Run(way.by, func(t *testing.T) {
+			dir := shortDir(t)
+			c := &cluster{t: t}
+			c.prefill = serveCUDA(t, driver, dir, cudaText(g, "0", way.transports, "prefill"))
+			c.decode = serveCUDA(t, driver, dir, cudaText(g, way.device, way.transports, "decode"))
+			c.router = serveRouter(t, "", []*node{c.prefill}, []*node{c.decode})
+			sent := goldensBy(t, c, g)
+			for direction, n := range map[string]*node{"send": c.prefill, "receive": c.decode} {
+				if bytes := n.metric("engine_transfer_bytes_total", `direction="`+direction+`"`,
+					`transport="`+way.by+`"`); int64(bytes) != sent {
+					t.Errorf("%s: %v bytes of keys and values by %s; the prompts have %d",
+						direction, bytes, way.by, sent)
+				}
+			}
+			c.rest(t)
+			c.stop()
+		})
+	}
+}
+
+// headsOf64 is the model whose heads have 64 numbers.
+func headsOf64(t *testing.T) goldenModel {
+	t.Helper()
 	data := filepath.Join(sharedDir(t), "data")
-	g := goldenModel{folder: filepath.Join(data, "models", "w256-bf16"),
+	return goldenModel{folder: filepath.Join(data, "models", "w256-bf16"),
 		file: filepath.Join(data, "golden", "inflated_w256-bf16.json")}
-	text := fmt.Sprintf("[backend]\nkind = \"cuda\"\n"+
+}
+
+// cudaText configures an instance on a device.
+func cudaText(g goldenModel, device, transports, role string) string {
+	return fmt.Sprintf("[backend]\nkind = \"cuda\"\ndevice = %s\n"+
 		"[model]\npath = %q\nserved_names = [\"w256\"]\n"+
-		"[kv_cache]\nprefix_cache = false\n"+
-		"[scheduler]\ntoken_budget = 16\n[node]\n", g.folder)
-	c := &cluster{t: t,
-		prefill: serveCUDA(t, driver, text+"role = \"prefill\"\nname = \"p0\"\n"),
-		decode:  serveCUDA(t, driver, text+"role = \"decode\"\nname = \"d0\"\n")}
-	c.router = serveRouter(t, "", []*node{c.prefill}, []*node{c.decode})
-	sent := int64(0)
+		"[kv_cache]\nprefix_cache = false\n[transfer]\ntransports = %s\n"+
+		"[scheduler]\ntoken_budget = 16\n[node]\nrole = %q\nname = %q\n",
+		device, g.folder, transports, role, role+"0")
+}
+
+// TestCUDASenderKilled: an instance is killed while it puts a prompt's keys and values into the
+// memory of the instance that generates. That answers the request all the same, and what a next
+// instance sends it by the same memory is what it computed.
+func TestCUDASenderKilled(t *testing.T) {
+	driver := emulatedDriver(t)
+	g := headsOf64(t)
+	for _, transports := range []string{`["ipc"]`, `["shm"]`} {
+		dir := shortDir(t)
+		c := &cluster{t: t}
+		c.prefill = serveCUDA(t, driver, dir, cudaText(g, "0", transports, "prefill"))
+		c.decode = serveCUDA(t, driver, dir, cudaText(g, "0", transports, "decode"))
+		c.router = serveRouter(t, "", []*node{c.prefill}, []*node{c.decode})
+		body := greedy.with(fields{"model": "w256", "prompt": strings.Repeat("word after word ", 9),
+			"max_tokens": 4})
+		answers := background(t.Context(), t, c.router.api+"/v1/completions", body)
+		eventually(t, patience, func() error {
+			if c.decode.metric("engine_leases", `state="writing"`) == 0 && len(answers) == 0 {
+				return fmt.Errorf("no transfer is under way")
+			}
+			return nil
+		})
+		c.prefill.kill()
+		if r := <-answers; r.status != http.StatusOK {
+			code, message := r.failure(t)
+			t.Logf("%s: the request failed: %s: %s", transports, code, message)
+		}
+		c.prefill = serveCUDA(t, driver, dir, cudaText(g, "0", transports, "prefill"))
+		c.router.stop()
+		c.router = serveRouter(t, "", []*node{c.prefill}, []*node{c.decode})
+		goldensBy(t, c, g)
+		c.rest(t)
+		c.stop()
+	}
+}
+
+// goldensBy asks a pair of instances for all golden cases, and says how many bytes of keys and
+// values those have.
+func goldensBy(t *testing.T, c *cluster, g goldenModel) (sent int64) {
+	t.Helper()
 	for _, want := range g.cases(t) {
 		body := greedy.with(fields{"model": "w256", "prompt": want.PromptIDs,
 			"return_token_ids": true})
@@ -111,15 +183,7 @@ func TestCUDAGoldens(t *testing.T) {
 		}
 		sent += int64(len(want.PromptIDs)-1) * g.positionBytes(t)
 	}
-	for direction, n := range map[string]*node{"send": c.prefill, "receive": c.decode} {
-		if bytes := n.metric("engine_transfer_bytes_total",
-			`direction="`+direction+`"`); int64(bytes) != sent {
-			t.Errorf("%s: %v bytes of keys and values; the prompts have %d", direction,
-				bytes, sent)
-		}
-	}
-	c.rest(t)
-	c.stop()
+	return sent
 }
 
 // TestCUDAFaults: an instance whose GPU refuses a launch fails the requests of that step and serves
@@ -131,8 +195,8 @@ func TestCUDAFaults(t *testing.T) {
 	for fault, lost := range map[string]bool{"launch=900": false, "lost=3000": true} {
 		t.Run(fault, func(t *testing.T) {
 			n := prepareNode(t, "[backend]\nkind = \"cuda\"\n[node]\nrole = \"all\"\n")
-			n.process = launchCUDA(t, driver, fault, "serve", "-c",
-				n.file, "--until-eof")
+			n.process = launchCUDA(t, driver, []string{"ENGINE_EMULATOR_FAULTS=" + fault},
+				"serve", "-c", n.file, "--until-eof")
 			n.awaitReady()
 			failed := 0
 			for range 20 {

@@ -19,6 +19,7 @@ import (
 	"github.com/kvrelay/engine/host/model"
 	"github.com/kvrelay/engine/host/scheduler"
 	"github.com/kvrelay/engine/host/transfer"
+	"github.com/kvrelay/engine/host/transfer/lanes"
 )
 
 // setup is what an engine is built from. One process may build two: see run.
@@ -50,6 +51,9 @@ type running struct {
 	context  int
 	stop     context.CancelFunc
 	done     sync.WaitGroup
+
+	lender   *lanes.Lender   // nil: this instance lends no memory
+	borrower *lanes.Borrower // nil: it borrows none
 }
 
 // start builds an engine and runs its loop.
@@ -99,10 +103,11 @@ func (s *setup) connect(r *running) error {
 	t := s.cfg.Transfer
 	models := r.transferred()
 	if s.role != config.RolePrefill && s.address != "" {
+		r.lender = s.lends()
 		receiver, err := transfer.NewReceiver(transfer.ReceiverOptions{
 			Models: models, Address: t.Advertise.Or(s.address), Random: rand.Reader,
 			Timeout: t.Timeout, Lease: t.Lease, MaxInflight: t.MaxInflight, Events: r.engine.Heard,
-			Nearby: s.listenNearby(),
+			Nearby: s.listenNearby(), Lanes: r.lender,
 		})
 		if err != nil {
 			return fmt.Errorf("transfer: %w", err)
@@ -110,10 +115,12 @@ func (s *setup) connect(r *running) error {
 		r.receiver = receiver
 	}
 	if s.role != config.RoleDecode {
+		r.borrower = s.borrows()
 		sender, err := transfer.NewSender(transfer.SenderOptions{
 			Models: models, Peers: t.Peers, Timeout: t.Timeout, MaxRate: int64(t.MaxRate),
 			MaxInflight: t.MaxInflight, Events: r.engine.Heard,
 			Transports: transports(t.Transports), Folder: nearbyFolder(),
+			Lanes: r.borrower, Note: s.noteLane,
 		})
 		if err != nil {
 			return fmt.Errorf("transfer: %w", err)
@@ -133,6 +140,12 @@ func (r *running) close() {
 	}
 	if r.receiver != nil {
 		_ = r.receiver.Close()
+	}
+	if r.borrower != nil {
+		r.borrower.Close()
+	}
+	if r.lender != nil {
+		_ = r.lender.Close() // The process gives back what the device does not.
 	}
 }
 

@@ -36,7 +36,8 @@ func meet(t *testing.T, kind string, seed uint64, m mutant) *lanePair {
 	machine := &fake.Machine{}
 	start := func(device int) (*cuda.Device, *fake.Driver) {
 		d, state := fake.New(fake.Options{Seed: seed, Machine: machine, Device: device})
-		opened, err := cuda.Open(wrapped(d, m), cuda.Options{Type: gpu.BF16, StagingBytes: 64 << 10})
+		opened, err := cuda.Open(wrapped(d, m),
+			cuda.Options{Type: gpu.BF16, StagingBytes: 64 << 10})
 		p.must(err)
 		return opened, state
 	}
@@ -46,7 +47,8 @@ func meet(t *testing.T, kind string, seed uint64, m mutant) *lanePair {
 	}
 	p.from, p.fromState = start(0)
 	p.to, p.toState = start(far)
-	if p.from.Identity() == p.to.Identity() != (kind != "peer") || !p.from.Reaches(p.to.Identity()) {
+	same := p.from.Identity() == p.to.Identity()
+	if same != (kind != "peer") || !p.from.Reaches(p.to.Identity()) {
 		t.Fatalf("%s: devices %s and %s", kind, p.from.Identity(), p.to.Identity())
 	}
 	var err error

@@ -76,8 +76,8 @@ func checkLane(k *kv, ranges []gpu.KVRange, l *lane, at int) error {
 	return nil
 }
 
-// put gives the stream all of a layer's way into a lane. It is under the lock. Nil: nothing is under
-// way; an entry with an error: something may be.
+// put gives the stream all of a layer's way into a lane. It is under the lock. Nil: nothing is
+// under way; an entry with an error: something may be.
 func (o *outgoing) put(
 	d *Device, k *kv, ranges []gpu.KVRange, l *lane, at int,
 ) (*staged, error) {
@@ -117,8 +117,8 @@ func (o *outgoing) put(
 	return nil, err
 }
 
-// UnpackLane copies the bytes of a lane from byte at on, as PackLane laid them there, into ranges of
-// one layer that share no slot. What was written is there when it returns, and nothing reads the
+// UnpackLane copies the bytes of a lane from byte at on, as PackLane laid them there, into ranges
+// of one layer that share no slot. What was written is there when it returns, and nothing reads the
 // lane any more; after an error some may be.
 func (d *Device) UnpackLane(pool gpu.KV, ranges []gpu.KVRange, number, at int) error {
 	k := pool.(*kv)

@@ -205,8 +205,9 @@ var servingKeys = []row{
 	{
 		table: "transfer", key: "transports",
 		at:  func(c *Config) any { return &c.Transfer.Transports },
-		def: `["shm", "unix", "tcp"]`, enum: []string{"tcp", "unix", "shm"},
-		doc: "in order of preference; shm and unix: where both ends are of one user on one host",
+		def: `["ipc", "shm", "unix", "tcp"]`, enum: []string{"tcp", "unix", "shm", "ipc"},
+		doc: "in order of preference; all but tcp: where both ends are of one user on one host; " +
+			"ipc: GPU to GPU",
 	},
 	{
 		table: "transfer", key: "peers", at: func(c *Config) any { return &c.Transfer.Peers },

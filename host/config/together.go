@@ -15,6 +15,7 @@ func (c *checker) together() {
 	c.chunks()
 	c.tiles()
 	c.roundings()
+	c.cards()
 	c.openAPI()
 	c.keysOrNone()
 	c.certificate()
@@ -93,6 +94,18 @@ func (c *checker) roundings() {
 			"backend.activations is \"bf16\", and backend.numerics \"tdp\"",
 			`set numerics = "fma" beside it: tdp splits activations, and never rounds them alone`)
 	}
+}
+
+// cards wants a GPU where nothing but memory of GPUs may carry keys and values.
+func (c *checker) cards() {
+	t := c.config.Transfer.Transports
+	if c.bad["transfer.transports"] || c.config.Backend.Kind == "cuda" || len(t) == 0 ||
+		slices.ContainsFunc(t, func(name string) bool { return name != "ipc" }) {
+		return
+	}
+	c.report(c.value("transfer.transports"), "E203", fmt.Sprintf(
+		"transfer.transports is ipc alone, and backend.kind %q", c.config.Backend.Kind),
+		`add what needs no GPU, such as transports = ["ipc", "shm", "unix", "tcp"]`)
 }
 
 // definedPolicy wants the policy that a key names to be built in or defined.
