@@ -124,7 +124,7 @@ func FuzzWay(f *testing.F) {
 			return
 		}
 		again := w.append(nil)
-		if string(again[1:]) != string(payload[1:]) || again[0] != payload[0]&3 {
+		if string(again[1:]) != string(payload[1:]) || again[0] != payload[0]&15 {
 			t.Fatalf("read %x, wrote %x", payload, again)
 		}
 	})

@@ -285,6 +285,7 @@ func (l *laneRig) carry(t *testing.T, id string, begin, end, slot int) {
 	}
 	l.sameKV(t, begin, firstPages(laneShape.pages), slots)
 	l.receiver.Release(id)
+	l.settled()
 }
 
 // noted is what was told of lanes that are not used.
