@@ -14,7 +14,7 @@ FUZZTIME ?= 10s
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: cuda cuda-build cuda-emulator cuda-test gpu-bundle ptx bench-peer bench-gate check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
+.PHONY: cuda cuda-build cuda-emulator cuda-test gpu-bundle gpu-rehearsal ptx bench-peer bench-gate check fmt vet tidy test build cross generate policies policies-write race fuzz staticcheck vuln
 
 check: fmt vet tidy test ## everything a commit must pass
 
@@ -81,9 +81,12 @@ gpu-bundle: cuda-build ## bin/gpu-bundle: tests, binary, PTX, a model with its g
 	cp gpu/cuda/kernels/kernels.ptx $(BUNDLE)/kernels/
 	cp -r host/model/testdata $(BUNDLE)/model/testdata
 	cp -r ../shared/data/models/w256-bf16 $(BUNDLE)/shared/data/models/
-	mkdir -p $(BUNDLE)/shared/data/golden && cp ../shared/data/golden/*.json $(BUNDLE)/shared/data/golden/
+	mkdir -p $(BUNDLE)/shared/data/golden && cp ../shared/data/golden/inflated_w256-bf16.json $(BUNDLE)/shared/data/golden/
 	@test "$$(du -sm $(BUNDLE) | cut -f1)" -lt 64 || { echo "the bundle is 64 MiB or more"; exit 1; }
 	@du -sh $(BUNDLE)
+
+gpu-rehearsal: gpu-bundle cuda-emulator ## every stage of the bundle's run.sh once, on the emulated GPU
+	gpu/cuda/oneshot/rehearse.sh $(BUNDLE) $(CURDIR)/bin/cuda-emulator/libcuda.so.1
 
 ptx: ## gpu/cuda/kernels/kernels.ptx is what clang-14 makes of its sources
 	ENGINE_REQUIRE_TOOLCHAINS=1 go test -count=1 -run TestPTX ./gpu/cuda/kernels

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"testing"
 
@@ -50,7 +51,7 @@ func open(t *testing.T) *rig {
 	r.random = rand.New(rand.NewPCG(seed, 0))
 	r.stream, err = d.NewStream()
 	r.must(err)
-	module, err := d.Load([]byte(kernels.PTX()))
+	module, err := d.Load(r.image())
 	r.must(err)
 	for _, k := range kernels.Table() {
 		f, err := d.Function(module, k.Name)
@@ -69,6 +70,19 @@ func open(t *testing.T) *rig {
 		runtime.UnlockOSThread()
 	})
 	return r
+}
+
+// image is the code of the kernels: their PTX, or what the file that ENGINE_CUDA_IMAGE names has,
+// such as a cubin that the vendor's assembler made of it.
+func (r *rig) image() []byte {
+	r.Helper()
+	file := os.Getenv("ENGINE_CUDA_IMAGE")
+	if file == "" {
+		return []byte(kernels.PTX())
+	}
+	image, err := os.ReadFile(file)
+	r.must(err)
+	return image
 }
 
 // limit lets no block have more than so many bytes of shared memory: the driver refuses a launch
