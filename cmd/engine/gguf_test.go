@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kvrelay/engine/host/model"
+	"github.com/kvrelay/engine/host/tokenizer"
 )
 
 // TestGGUF: a GGUF file and the folder that it was made from say the same, through the whole
@@ -43,6 +48,56 @@ func TestGGUF(t *testing.T) {
 	got = invoke(t, "", "run", "--model", cut, "x")
 	if got.code == 0 || !strings.Contains(got.err, "truncated?") {
 		t.Errorf("a file without its last byte: %+v", got)
+	}
+}
+
+// TestDamagedTokenizerNamesItsKey damages the metadata of a GGUF file that a tokenizer is made of,
+// byte by byte: whatever is refused is told by a key of the file, never by the name of a file that
+// only this engine makes of it.
+func TestDamagedTokenizerNamesItsKey(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.gguf")
+	got := invoke(t, "", "quantize", "../../host/model/embedded/checkpoint", file)
+	if got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(data []byte) string {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files, err := model.Folder(file)
+		if err == nil {
+			_, err = tokenizer.Load(files)
+		}
+		if err == nil {
+			return ""
+		}
+		return err.Error()
+	}
+	from := bytes.Index(whole, []byte("tokenizer.ggml.merges"))
+	if from < 0 || refused(whole) != "" {
+		t.Fatal("the file has no merges, or is refused: ", refused(whole))
+	}
+	data := bytes.Clone(whole)
+	at := from + len("tokenizer.ggml.merges") + 4 + 4 + 8 + 8 // types, count, first length
+	data[at] = 'Q'
+	if got := refused(data); !strings.Contains(got, `"tokenizer.ggml.merges": merge 0 is "Q`) {
+		t.Errorf("a damaged merge: %s", got)
+	}
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	least := bytes.Index(whole, []byte("tokenizer.ggml.tokens"))
+	for range 60 {
+		data := bytes.Clone(whole)
+		for range 1 + random.IntN(3) {
+			data[least+random.IntN(from+9000-least)] = byte(random.Uint32())
+		}
+		if got := refused(data); strings.Contains(got, ".json") {
+			t.Errorf("seed %d: %s", seed, got)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -33,7 +32,7 @@ func (f *File) write(files map[string]func() ([]byte, error)) (fs.FS, error) {
 	for name, write := range files {
 		data, err := write()
 		if err != nil {
-			return nil, fmt.Errorf("as %s: %w", name, err)
+			return nil, err // It names the key of the metadata: the file's name is ours alone.
 		}
 		folder[name] = data
 	}

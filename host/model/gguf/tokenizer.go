@@ -45,7 +45,7 @@ func (f *File) readVocabulary() *vocabulary {
 	}
 	for id, text := range v.tokens {
 		if !utf8.ValidString(text) {
-			v.fail("token %d is not UTF-8: %q", id, text)
+			v.fail("%q: token %d is not UTF-8: %q", tokenizerPrefix+"tokens", id, text)
 		}
 	}
 	return v
@@ -74,16 +74,11 @@ func (f *File) tokenizer() ([]byte, error) {
 	v := f.readVocabulary()
 	model := map[string]any{"type": "BPE"}
 	out := map[string]any{"version": "1.0", "model": model}
-	if v.err == nil && v.model == "gpt2" {
-		v.byteLevel(out, model)
-	} else if v.err == nil {
-		v.sentencePiece(out, model)
-	}
 	vocab := make(map[string]int, len(v.tokens))
-	var added []addedToken
+	added := []addedToken{} // A list also where there are none.
 	for id, text := range v.tokens {
 		if other, ok := vocab[text]; ok {
-			v.fail("tokens %d and %d are both %q", other, id, text)
+			v.fail("%q: tokens %d and %d are both %q", tokenizerPrefix+"tokens", other, id, text)
 		}
 		vocab[text] = id
 		if k := v.kind(id); k == tokenControl || k == tokenUser || k == tokenUnknown {
@@ -91,6 +86,12 @@ func (f *File) tokenizer() ([]byte, error) {
 		}
 	}
 	model["vocab"], out["added_tokens"] = vocab, added
+	if v.err == nil && v.model == "gpt2" {
+		v.byteLevel(out, model)
+		v.checkMerges(vocab)
+	} else if v.err == nil {
+		v.sentencePiece(out, model)
+	}
 	v.around(out)
 	if v.err != nil {
 		return nil, v.err
@@ -125,6 +126,30 @@ func (v *vocabulary) byteLevel(out, model map[string]any) {
 	out["decoder"] = part{"type": "ByteLevel"}
 	if pre.composed {
 		out["normalizer"] = part{"type": "NFC"}
+	}
+}
+
+// checkMerges wants every merge to be two tokens that make a third: the folder's own reader would
+// name a file that nobody has.
+func (v *vocabulary) checkMerges(vocab map[string]int) {
+	const key = tokenizerPrefix + "merges"
+	for i, line := range v.strings(key) {
+		if strings.HasPrefix(line, "#version") {
+			continue // the first line of the file that merges once were
+		}
+		left, right, ok := strings.Cut(line, " ")
+		if !ok || strings.Contains(right, " ") {
+			v.fail("%q: merge %d is %.100q, which should be two tokens with a space between", key,
+				i, line)
+			return
+		}
+		for _, name := range []string{left, right, left + right} {
+			if _, ok := vocab[name]; !ok {
+				v.fail("%q: merge %d is %.100q, and %.100q is not among the tokens", key, i,
+					line, name)
+				return
+			}
+		}
 	}
 }
 
