@@ -15,10 +15,10 @@ import (
 // TestCUDAChoices: tokens that are chosen from the best logits, which the GPU finds, are those that
 // the host chooses from all of them. An instance that writes debug lines has all rows come.
 func TestCUDAChoices(t *testing.T) {
-	driver := emulatedDriver(t)
+	driver, dir := emulatedDriver(t), shortDir(t)
 	const cuda = "[backend]\nkind = \"cuda\"\n[node]\nrole = \"all\"\n"
-	near := serveCUDA(t, driver, cuda)
-	far := serveCUDA(t, driver, "[telemetry]\nlog_level = \"debug\"\n"+cuda)
+	near := serveCUDA(t, driver, dir, cuda)
+	far := serveCUDA(t, driver, dir, "[telemetry]\nlog_level = \"debug\"\n"+cuda)
 	for i, settings := range []fields{
 		{"temperature": 0}, {"temperature": 0.8, "top_k": 40}, {"temperature": 0.7, "top_p": 0.9},
 		{"temperature": 1, "min_p": 0.1}, {"temperature": 0.9, "top_p": 0.8, "top_k": 100},
@@ -46,7 +46,7 @@ func TestCUDAChoices(t *testing.T) {
 // TestCUDADrafts: a main model and two drafts on GPUs, one of these with a window: the tokens are
 // the golden ones, by one instance and over a hand-off of the keys and values of all three.
 func TestCUDADrafts(t *testing.T) {
-	driver := emulatedDriver(t)
+	driver, dir := emulatedDriver(t), shortDir(t)
 	data := filepath.Join(sharedDir(t), "data")
 	folder := func(name string) string { return filepath.Join(data, "models", name) }
 	g := goldenModel{folder: folder("w256-bf16"),
@@ -55,8 +55,8 @@ func TestCUDADrafts(t *testing.T) {
 		"[kv_cache]\nprefix_cache = false\n[scheduler]\ntoken_budget = 16\n[node]\n", g.folder,
 		folder("mistral-swa32"), folder("stories-qwen3"))
 	c := &cluster{t: t,
-		prefill: serveCUDA(t, driver, text+"role = \"prefill\"\nname = \"p0\"\n"),
-		decode:  serveCUDA(t, driver, text+"role = \"decode\"\nname = \"d0\"\n")}
+		prefill: serveCUDA(t, driver, dir, text+"role = \"prefill\"\nname = \"p0\"\n"),
+		decode:  serveCUDA(t, driver, dir, text+"role = \"decode\"\nname = \"d0\"\n")}
 	c.router = serveRouter(t, "", []*node{c.prefill}, []*node{c.decode})
 	cases := g.cases(t)
 	want := cases[len(cases)-1]
@@ -86,15 +86,16 @@ func TestCUDADrafts(t *testing.T) {
 // so and lives, the router takes it for down, and what is asked from then on is answered by the
 // other one with the same tokens.
 func TestCUDALostBehindARouter(t *testing.T) {
-	driver := emulatedDriver(t)
+	driver, dir := emulatedDriver(t), shortDir(t)
 	c := embeddedGolden().cases(t)[0]
 	text := func(role, name string) string {
 		return fmt.Sprintf("[backend]\nkind = \"cuda\"\n[node]\nrole = %q\nname = %q\n", role, name)
 	}
-	prefill := serveCUDA(t, driver, text("prefill", "p0"))
-	sound := serveCUDA(t, driver, text("decode", "sound"))
+	prefill := serveCUDA(t, driver, dir, text("prefill", "p0"))
+	sound := serveCUDA(t, driver, dir, text("decode", "sound"))
 	lost := prepareNode(t, text("decode", "lost"))
-	lost.process = launchCUDA(t, driver, "lost=3000", "serve", "-c", lost.file, "--until-eof")
+	lost.process = launchCUDA(t, driver, []string{"XDG_RUNTIME_DIR=" + dir,
+		"ENGINE_EMULATOR_FAULTS=lost=3000"}, "serve", "-c", lost.file, "--until-eof")
 	lost.awaitReady()
 	r := serveRouter(t, "", []*node{prefill}, []*node{lost, sound})
 	body := greedy.with(fields{"prompt": c.PromptIDs, "return_token_ids": true})

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/kvrelay/engine/gpu"
@@ -49,7 +50,7 @@ func openDriver(cfg *config.Config) (d *driver.Driver, key string, err error) {
 }
 
 // checkDevice says, in the words of openDevice, what this binary or this machine lacks of what the
-// file asks for.
+// file asks for. A file for GPUs is often checked where there is none: that is told, and no fault.
 func checkDevice(cfg *config.Config) (line string, problems []config.Problem) {
 	key, line, err := "backend.isa", "", error(nil)
 	switch {
@@ -63,8 +64,11 @@ func checkDevice(cfg *config.Config) (line string, problems []config.Problem) {
 		isa, err = cpu.Check(deviceOptions(cfg))
 		line = fmt.Sprintf("cpu %s, %s", isa, plural(threads(cfg), "thread"))
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return line, nil
+	case cuda.Built() && errors.Is(err, driver.ErrNoDevice):
+		return line + ", which this machine has not: " + err.Error(), nil
 	}
 	wrong := cfg.At(key)
 	wrong.Code, wrong.Message = "E423", "this device cannot be opened here"

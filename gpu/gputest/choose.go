@@ -2,7 +2,6 @@ package gputest
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -127,7 +126,7 @@ func (p *pair) refuseChoices(d gpu.Chooser) {
 			Values: number, Sums: number}),
 	} {
 		if err == nil {
-			p.Error(fmt.Sprintf("choice %d outside the buffer was not refused", i))
+			p.Errorf("choice %d outside the buffer was not refused", i)
 		}
 	}
 }
