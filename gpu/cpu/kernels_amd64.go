@@ -1124,10 +1124,10 @@ func addWeightedAVX2(dst, x, weight *float32, n int, inverse, offset float32)
 //go:noescape
 func scaleRowAVX2(x *float32, n int, f float32)
 
-// softmaxStepAVX2 is softmaxStep.
+// softmaxAVX2 is softmaxStep of every line of a call.
 //
 //go:noescape
-func softmaxStepAVX2(scores *[attentionBlock]float32, scale float32, line *softLine) (correction float32)
+func softmaxAVX2(c *softmaxCall)
 
 // softmaxAVX512 is softmaxStep of every line of a call.
 //

@@ -69,22 +69,16 @@ type softmaxCall struct {
 // softmaxLines is the most lines of one call.
 const softmaxLines = 16
 
-// eachLine is softmax by a function for one line.
-func eachLine(
-	step func(*[attentionBlock]float32, float32, *softLine) float32,
-	scale func([]float32, float32),
-) func(*softmaxCall) {
-	return func(c *softmaxCall) {
-		tops, totals := unsafe.Slice(c.top, c.lines), unsafe.Slice(c.total, c.lines)
-		for i := range c.lines {
-			scores := unsafe.Add(unsafe.Pointer(c.scores), i*scoreStride*4)
-			line := softLine{tops[i], totals[i]}
-			correction := step((*[attentionBlock]float32)(scores), c.scale, &line)
-			tops[i], totals[i] = line.top, line.total
-			if correction != 1 {
-				scale(unsafe.Slice(c.output, c.lines*c.width)[i*c.width:][:c.width], correction)
-			}
-		}
+// softmaxGo is softmax in plain Go.
+func softmaxGo(c *softmaxCall) {
+	tops, totals := unsafe.Slice(c.top, c.lines), unsafe.Slice(c.total, c.lines)
+	outputs := unsafe.Slice(c.output, c.lines*c.width)
+	for i := range c.lines {
+		scores := unsafe.Add(unsafe.Pointer(c.scores), i*scoreStride*4)
+		line := softLine{tops[i], totals[i]}
+		correction := softmaxStep((*[attentionBlock]float32)(scores), c.scale, &line)
+		tops[i], totals[i] = line.top, line.total
+		scaleRow(outputs[i*c.width:][:c.width], correction)
 	}
 }
 
@@ -137,7 +131,7 @@ func goMicro() *micro {
 		sumSquares:    sumSquares,
 		scaleWeighted: scaleWeighted,
 		scaleRow:      scaleRow,
-		softmax:       eachLine(softmaxStep, scaleRow),
+		softmax:       softmaxGo,
 		gates:         [...]func(dst, gate, up []float32){gateSiLU, gateGELU},
 		rotate:        rotate,
 		narrow:        [...]func(dst []uint16, src []float32){nil, narrowHalf, narrowBfloat},

@@ -36,7 +36,7 @@ func avx2Micro() *micro {
 		sumSquares:    sumSquaresFast,
 		scaleWeighted: scaleWeightedFast,
 		scaleRow:      scaleRowFast,
-		softmax:       eachLine(softmaxStepAVX2, scaleRowFast),
+		softmax:       softmaxAVX2,
 		gates: [...]func(dst, gate, up []float32){
 			gpu.SiLU:     gateFast(8, gateSiLUAVX2, gateSiLU),
 			gpu.GELUTanh: gateFast(8, gateGELUAVX2, gateGELU),

@@ -51,7 +51,7 @@ func main() {
 	g.scaleWeighted("scaleWeightedAVX2", false)
 	g.scaleWeighted("addWeightedAVX2", true)
 	g.scaleRow()
-	g.softmaxStep()
+	g.softmax256()
 	g.softmax512()
 	for _, v := range []vector{ymm, zmm} {
 		g.gate(v, false)

@@ -103,48 +103,6 @@ func (g *generator) scaleRow() {
 	})
 }
 
-// softmaxStep: VMAXPS gives its second source, the first operand here, unless the other is
-// greater.
-func (g *generator) softmaxStep() {
-	const name = "softmaxStepAVX2"
-	g.function(name,
-		"(scores *[attentionBlock]float32, scale float32, line *softLine) (correction float32)",
-		"is softmaxStep.", 28)
-	g.p("MOVQ scores+0(FP), SI")
-	g.p("MOVQ line+16(FP), BX")
-	g.p("VBROADCASTSS scale+8(FP), Y6")
-	g.p("VBROADCASTSS (BX), Y7")
-	for at := 0; at < 256; at += 32 {
-		g.p("VMULPS %d(SI), Y6, Y0", at)
-		g.p("VMOVUPS Y0, %d(SI)", at)
-		g.p("VMAXPS Y7, Y0, Y7")
-	}
-	g.reduce("VMAXPS", 7)
-	g.p("VBROADCASTSS X7, Y7")
-	g.p("VXORPS Y8, Y8, Y8")
-	g.p("MOVQ $8, CX")
-	g.label("%s_loop", name)
-	g.p("VMOVUPS (SI), Y0")
-	g.p("VSUBPS Y7, Y0, Y0")
-	g.exp()
-	g.p("VMOVUPS Y4, (SI)")
-	g.p("VADDPS Y4, Y8, Y8")
-	g.p("ADDQ $32, SI")
-	g.p("DECQ CX")
-	g.p("JNZ %s_loop", name)
-	g.reduce("VADDPS", 8)
-	g.p("VBROADCASTSS (BX), Y0") // what earlier blocks' weights are worth now
-	g.p("VSUBPS Y7, Y0, Y0")
-	g.exp()
-	g.p("VMOVSS 4(BX), X5")
-	g.p("VFMADD213SS X8, X4, X5")
-	g.p("VMOVSS X7, (BX)")
-	g.p("VMOVSS X5, 4(BX)")
-	g.p("VMOVSS X4, correction+24(FP)")
-	g.p("VZEROUPPER")
-	g.p("RET")
-}
-
 // reduce writes the tree of function reduce over register r; it uses X1.
 func (g *generator) reduce(op string, r int) {
 	g.p("VEXTRACTF128 $1, Y%d, X1", r)

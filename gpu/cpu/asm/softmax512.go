@@ -76,29 +76,10 @@ func (g *generator) softmax512() {
 	const name = "softmaxAVX512"
 	g.function(name, "(c *softmaxCall)", "is softmaxStep of every line of a call.", 8)
 	g.p("MOVQ c+0(FP), AX")
-	g.p("MOVQ %d(AX), SI", softScores)
-	g.p("MOVQ %d(AX), CX", softLines)
-	g.p("MOVQ %d(AX), BX", softTop)
-	g.p("LEAQ %d(AX), DI", softCorrection)
-	g.label("%s_top", name)
-	g.softTop()
-	g.p("DECQ CX")
-	g.p("JNZ %s_top", name)
+	g.softPass(name+"_top", softCorrection, g.softTop)
 	g.loadExpConstants()
-	g.p("MOVQ %d(AX), SI", softScores)
-	g.p("MOVQ %d(AX), CX", softLines)
-	g.p("MOVQ %d(AX), BX", softTop)
-	g.label("%s_weights", name)
-	g.softWeights()
-	g.p("DECQ CX")
-	g.p("JNZ %s_weights", name)
-	g.p("MOVQ %d(AX), SI", softScores)
-	g.p("MOVQ %d(AX), CX", softLines)
-	g.p("LEAQ %d(AX), DI", softSum)
-	g.label("%s_sums", name)
-	g.softSum()
-	g.p("DECQ CX")
-	g.p("JNZ %s_sums", name)
+	g.softPass(name+"_weights", softSum, g.softWeights)
+	g.softPass(name+"_sums", softSum, g.softSum)
 	g.p("VMOVUPS %d(AX), Z%d", softCorrection, argument)
 	g.exps(1, false)
 	g.p("VMOVUPS Z%d, %d(AX)", result, softCorrection)
@@ -111,14 +92,30 @@ func (g *generator) softmax512() {
 	g.p("VMOVUPS.Z (DI), K1, Z0")
 	g.p("VFMADD213PS %d(AX), Z%d, Z0", softSum, result)
 	g.p("VMOVUPS Z0, K1, (DI)")
-	g.softRescale(name)
+	g.softRescale(name, zmm)
 	g.p("VZEROUPPER")
 	g.p("RET")
 }
 
+// softPass writes a loop over the lines: SI are a line's scores, BX its top, DI its number in a
+// field of the call.
+func (g *generator) softPass(name string, field int, body func()) {
+	g.p("MOVQ %d(AX), SI", softScores)
+	g.p("MOVQ %d(AX), CX", softLines)
+	g.p("MOVQ %d(AX), BX", softTop)
+	g.p("LEAQ %d(AX), DI", field)
+	g.label("%s", name)
+	body()
+	g.p("ADDQ $%d, SI", softStride)
+	g.p("ADDQ $4, BX")
+	g.p("ADDQ $4, DI")
+	g.p("DECQ CX")
+	g.p("JNZ %s", name)
+}
+
 // softRescale writes the way of the outputs to their new scale. A correction of one changes nothing
 // and is common, once the largest score was seen.
-func (g *generator) softRescale(name string) {
+func (g *generator) softRescale(name string, v vector) {
 	g.p("MOVQ %d(AX), CX", softLines)
 	g.p("MOVQ %d(AX), DI", softOutput)
 	g.p("LEAQ %d(AX), BX", softCorrection)
@@ -127,11 +124,11 @@ func (g *generator) softRescale(name string) {
 	g.p("LEAQ (DI)(DX*4), R8")
 	g.p("CMPL (BX), $0x%x", f32(1))
 	g.p("JEQ %s_same", name)
-	g.p("VBROADCASTSS (BX), Z1")
+	g.p("VBROADCASTSS (BX), %s", v.reg(1))
 	g.label("%s_scale", name)
-	g.p("VMULPS (DI), Z1, Z0")
-	g.p("VMOVUPS Z0, (DI)")
-	g.p("ADDQ $64, DI")
+	g.p("VMULPS (DI), %s, %s", v.reg(1), v.reg(0))
+	g.p("VMOVUPS %s, (DI)", v.reg(0))
+	g.p("ADDQ $%d, DI", v.bytes)
 	g.p("CMPQ DI, R8")
 	g.p("JB %s_scale", name)
 	g.label("%s_same", name)
@@ -152,12 +149,16 @@ func (g *generator) softTop() {
 	}
 	g.p("VEXTRACTF32X8 $1, Z2, Y1")
 	g.p("VMAXPS Y2, Y1, Y2")
+	g.softCorrect()
+}
+
+// softCorrect writes the top of Y2, and what its correction is the exponential of.
+func (g *generator) softCorrect() {
 	g.reduce("VMAXPS", 2)
 	g.p("VMOVSS (BX), X1")
 	g.p("VSUBSS X2, X1, X1")
 	g.p("VMOVSS X1, (DI)")
 	g.p("VMOVSS X2, (BX)")
-	g.softNext()
 }
 
 // softWeights writes a line's weights.
@@ -172,7 +173,6 @@ func (g *generator) softWeights() {
 	for i := range 4 {
 		g.p("VMOVUPS Z%d, %d(SI)", result+i, 64*i)
 	}
-	g.softNext()
 }
 
 // softSum writes the sum of a line's weights. It comes after the weights of all lines: its chain of
@@ -184,14 +184,6 @@ func (g *generator) softSum() {
 	}
 	g.reduce("VADDPS", 0)
 	g.p("VMOVSS X0, (DI)")
-	g.softNext()
-}
-
-// softNext goes on to the next line.
-func (g *generator) softNext() {
-	g.p("ADDQ $%d, SI", softStride)
-	g.p("ADDQ $4, BX")
-	g.p("ADDQ $4, DI")
 }
 
 // gates512 writes the loop of a gate over 64 elements a turn, and one over the 16s that are left.
