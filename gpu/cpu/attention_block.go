@@ -24,6 +24,12 @@ func plain(a *gpu.AttentionArgs, last, start int) bool {
 }
 
 func (b *block) do() {
+	if b.stretches != nil && b.job.args.Cap == 0 {
+		b.scores(0, attentionBlock)
+		b.softmax(0, b.lines)
+		b.values(span{0, b.lines}, span{0, attentionBlock}, stairs{})
+		return
+	}
 	step := b.task.step
 	position := b.task.position + b.line*step
 	last := position + (b.lines-1)*step
@@ -125,7 +131,7 @@ func (b *block) scores(from, to int) {
 		ldb: uintptr(keyLanes * size), ldc: scoreStride * 4,
 		init: unsafe.Pointer(&j.d.zeros),
 	}
-	one, pair := j.d.micro.tiles[dtype][b.lines], j.d.micro.pairs[dtype][b.lines]
+	one, pair := j.d.micro.near(dtype, b.lines)
 	panels := b.panels
 	for len(panels) > 0 && panels[0].after <= b.start+from {
 		panels = panels[1:]
@@ -214,18 +220,14 @@ func (b *block) values(lines, columns span, up stairs) {
 		b.findSteps(columns.last, up.steps)
 		call.stairs = &s.stairs
 	}
+	one, pair := micro.near(dtype, rows)
 	for d := 0; d < kv.padded; {
-		kernel, width := micro.tiles[dtype][rows], panelRows
+		kernel, width := one, panelRows
 		switch {
-		case up.steps > 0 && micro.climbingPairs[dtype] != nil &&
-			d+pairPanels*panelRows <= kv.padded:
-			kernel, width = micro.climbingPairs[dtype], pairPanels*panelRows
-		case up.steps > 0:
-			kernel = micro.climbing[dtype]
 		case rows == 1 && d+widePanels*panelRows <= kv.padded:
 			kernel, width = micro.wide[dtype], widePanels*panelRows
-		case micro.pairs[dtype][rows] != nil && d+pairPanels*panelRows <= kv.padded:
-			kernel, width = micro.pairs[dtype][rows], pairPanels*panelRows
+		case pair != nil && d+pairPanels*panelRows <= kv.padded:
+			kernel, width = pair, pairPanels*panelRows
 		}
 		call.shift = uintptr(d * size)
 		call.b, call.k = unsafe.Add(stretches[0].b, call.shift), stretches[0].k

@@ -156,6 +156,15 @@ func goMicro() *micro {
 	return m
 }
 
+// near gives the kernels for outputs that are in the first-level cache, of one panel and of a pair:
+// where there are climbing ones, those.
+func (m *micro) near(dtype gpu.DType, rows int) (one, pair tileKernel) {
+	if rows == m.tall && m.climbing[dtype] != nil {
+		return m.climbing[dtype], m.climbingPairs[dtype]
+	}
+	return m.tiles[dtype][rows], m.pairs[dtype][rows]
+}
+
 // complete fills the heights that a table lacks, up to tall, with two kernels one after the other.
 func (t *tileTable) complete(tall int) {
 	for kind := range t {

@@ -50,7 +50,9 @@ func (g *generator) tile512(dtype string, rows, panels int, climbs bool) {
 			g.p("ADDQ DX, BX")
 		}
 	}
-	g.eachRow(rows, panels, func(_, at int) { g.prefetchOwn(at) })
+	if !climbs { // those write to memory that is at hand
+		g.eachRow(rows, panels, func(_, at int) { g.prefetchOwn(at) })
+	}
 	g.p("MOVQ %d(AX), CX", fieldK)
 	g.p("MOVQ %d(AX), SI", fieldA)
 	g.p("MOVQ %d(AX), R8", fieldLDA)
