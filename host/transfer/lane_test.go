@@ -175,38 +175,48 @@ func TestCopiesThatFailInTheMiddle(t *testing.T) {
 // gets its own bytes.
 func TestLateCopiesReachNoPage(t *testing.T) {
 	for by, change := range meetings {
-		t.Run(string(by), func(t *testing.T) {
-			l := newLaneRig(t, func(l *laneRig, so *SenderOptions) {
-				l.near.held, l.near.started = make(chan struct{}), make(chan int, 64)
-				change(l, so)
-			})
-			out := l.begin(t, "a", 0, 100, 0)
-			if err := out.Send(0, 0, 100, firstPages(25)); err != nil {
-				t.Fatal(err)
-			}
-			<-l.near.started
-			l.receiver.Release("a") // It answers later: the writer must be fenced first.
-			for held := 0; held == 0; runtime.Gosched() {
-				_, _, held = l.lender.Counts()
-			}
-			if _, err := l.receiver.Grant("b", Reservation{Window: Window{End: 100},
-				Segments: [][]Segment{{{Slot: 0, Count: 100}}}}); err != nil {
-				t.Fatal(err)
-			}
-			l.receiver.Release("b")
-			close(l.near.held) // The late copy runs now, or at any time.
-			for held := 1; held > 0; runtime.Gosched() {
-				l.lender.Sweep()
-				_, _, held = l.lender.Counts()
-			}
-			if len(pagesOf(l.to).writes) > 0 {
-				t.Fatalf("%d slots were written", len(pagesOf(l.to).writes))
-			}
-			l.ended(t, "a")
-			l.near.held, l.near.started = nil, nil
-			l.carry(t, "c", 0, 100, 0)
-		})
+		for _, layers := range []int{1, laneShape.layers} { // of large pieces, and of many
+			t.Run(fmt.Sprint(by, layers), func(t *testing.T) { lateCopies(t, change, layers) })
+		}
 	}
+}
+
+func lateCopies(t *testing.T, change func(*laneRig, *SenderOptions), layers int) {
+	l := newLaneRig(t, func(l *laneRig, so *SenderOptions) {
+		l.near.held, l.near.started = make(chan struct{}), make(chan int, 64)
+		change(l, so)
+	})
+	out := l.begin(t, "a", 0, 100, 0)
+	end := 100 // Of many layers all fit the lane.
+	if layers > 1 {
+		end = smallLane / layers / laneShape.slotBytes
+	}
+	for layer := range layers {
+		if err := out.Send(0, layer, end, firstPages(25)); err != nil {
+			t.Fatal(err)
+		}
+		<-l.near.started
+	}
+	l.receiver.Release("a") // It answers later: the writer must be fenced first.
+	for held := 0; held == 0; runtime.Gosched() {
+		_, _, held = l.lender.Counts()
+	}
+	if _, err := l.receiver.Grant("b", Reservation{Window: Window{End: 100},
+		Segments: [][]Segment{{{Slot: 0, Count: 100}}}}); err != nil {
+		t.Fatal(err)
+	}
+	l.receiver.Release("b")
+	close(l.near.held) // The late copy runs now, or at any time.
+	for held := 1; held > 0; runtime.Gosched() {
+		l.lender.Sweep()
+		_, _, held = l.lender.Counts()
+	}
+	if len(pagesOf(l.to).writes) > 0 {
+		t.Fatalf("%d slots were written", len(pagesOf(l.to).writes))
+	}
+	l.ended(t, "a")
+	l.near.held, l.near.started = nil, nil
+	l.carry(t, "c", 0, 100, 0)
 }
 
 // ended waits for the failure of a transfer at its sender.
