@@ -66,7 +66,7 @@ cuda-test: bin/cuda-link/libcuda.a cuda-emulator
 	  $(CUDA) go test -count=1 -timeout 40m -tags cuda -skip '^TestSuite$$' ./gpu/cuda ./gpu/cuda/kernels && \
 	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
 	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
-	  $(CUDA) go test -count=1 -tags cuda -run '^(TestRealCUDA|TestCUDA(Goldens|Faults|Choices|Drafts|LostBehindARouter))$$' ./host/model ./cmd/engine || exit 1; done
+	  $(CUDA) go test -count=1 -tags cuda -run '^(TestRealCUDA|TestCUDA(Goldens|SenderKilled|Faults|Choices|Drafts|LostBehindARouter))$$' ./host/model ./cmd/engine || exit 1; done
 
 # What one run on a real card needs, in one folder that may be carried there.
 BUNDLE = bin/gpu-bundle
