@@ -63,7 +63,10 @@ cuda-test: bin/cuda-link/libcuda.a cuda-emulator
 	@for seed in $(SEEDS); do echo "emulated driver, seed $$seed"; \
 	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
 	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
-	  $(CUDA) go test -count=1 -timeout 40m -tags cuda -skip '^TestSuite$$' ./gpu/cuda ./gpu/cuda/kernels && \
+	  $(CUDA) go test -count=1 -timeout 40m -tags cuda -run '^TestReal' ./gpu/cuda && \
+	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
+	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
+	  $(CUDA) go test -count=1 -timeout 40m -tags cuda ./gpu/cuda/kernels && \
 	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
 	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
 	  $(CUDA) go test -count=1 -tags cuda -run '^(TestRealCUDA|TestCUDA(Goldens|SenderKilled|Faults|Choices|Drafts|LostBehindARouter))$$' ./host/model ./cmd/engine || exit 1; done
