@@ -135,7 +135,7 @@ func (r *run) prefill(i, n int) error {
 		}
 		item := batch.Item{Tokens: tokens, Start: q.done, Pages: q.pages}
 		if n -= rows; n == 0 {
-			item.Logits = 1
+			item.Logits, item.Chooser = 1, q
 		}
 		rowsOut, err := r.Model.Run(&batch.Batch{Items: []batch.Item{item}})
 		if err != nil {
@@ -143,7 +143,7 @@ func (r *run) prefill(i, n int) error {
 		}
 		q.done += rows
 		if n == 0 {
-			if q.next, err = r.pick(rowsOut[0]); err != nil {
+			if err := r.pick(q, rowsOut[0]); err != nil {
 				return err
 			}
 		}
@@ -157,7 +157,7 @@ func (r *run) step() error {
 	for i := range r.sequences {
 		q := &r.sequences[i]
 		r.items = append(r.items, batch.Item{Tokens: []int32{q.next}, Start: q.done,
-			Pages: q.pages, Logits: 1})
+			Pages: q.pages, Logits: 1, Chooser: q})
 		q.done++
 	}
 	rows, err := r.Model.Run(&batch.Batch{Items: r.items})
@@ -165,15 +165,29 @@ func (r *run) step() error {
 		return err
 	}
 	for i := range r.sequences {
-		if r.sequences[i].next, err = r.pick(rows[i]); err != nil {
+		if err := r.pick(&r.sequences[i], rows[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pick is the most likely token.
-func (r *run) pick(logits []float32) (int32, error) { return r.sampler.Pick(logits, 0) }
+// Looks implements batch.Chooser: the most likely token is all that a case needs.
+func (q *sequence) Looks() (best int, temperature float32) { return 1, 1 }
+
+// Choose implements batch.Chooser.
+func (q *sequence) Choose(b batch.Best) bool {
+	q.next = b.IDs[0]
+	return true
+}
+
+// pick makes the most likely token the sequence's next, where the model has not let it choose.
+func (r *run) pick(q *sequence, logits []float32) (err error) {
+	if logits != nil {
+		q.next, err = r.sampler.Pick(logits, 0)
+	}
+	return err
+}
 
 // Row summarises what a case gave.
 func (c Case) Row(samples []float64) Row { return RowOf(c.String(), "tok/s", samples) }
