@@ -93,7 +93,7 @@ func TestSameBitsBF16(t *testing.T) {
 func TestDevicesGiveSameBitsBF16(t *testing.T) {
 	for _, r := range inBF16[:2] {
 		all := prompts(t, r)
-		prompt := all[len(all)-1][:40]
+		prompt := all[len(all)-1][:20]
 		twin := loadModel(t, cpu.NewTwin(cpu.NumericsBF16), r.model, 16)
 		want := newSequence(t, twin, 16, 0, len(prompt)).run(prompt, 512)
 		for _, o := range []cpu.Options{{ISA: cpu.Go, Threads: 2}, {Threads: 1}, {Threads: 3},
@@ -103,7 +103,7 @@ func TestDevicesGiveSameBitsBF16(t *testing.T) {
 			if err != nil {
 				continue // this processor lacks the instructions
 			}
-			for _, chunk := range []int{512, 10} {
+			for _, chunk := range []int{512, 7} {
 				m := loadModel(t, device, r.model, 16)
 				got := newSequence(t, m, 16, 0, len(prompt)).run(prompt, chunk)
 				sameBits(t, fmt.Sprintf("%s %+v", r.model, o), got, want)
