@@ -117,6 +117,9 @@ func (j *attentionJob) do(worker, task int) {
 			j.widenKeys(s, panels)
 			j.widenValues(t, s, span{start + low, start + high})
 		}
+		if t.lines < j.d.micro.tall { // the more lines, the more time for the next block to come
+			j.fetch(t, start+attentionBlock, min(last+1, start+2*attentionBlock))
+		}
 		b := block{job: j, task: t, scratch: s, start: start, panels: panels}
 		if plain(&j.args, last, start) && t.position >= start+attentionBlock-1 {
 			b.stretches = b.findValues(0, attentionBlock)
@@ -131,6 +134,23 @@ func (j *attentionJob) do(worker, task int) {
 		o := s.output[i*padded:][:padded]
 		j.d.micro.scaleRow(o, 1/s.totals[i])
 		copy(j.dst[t.out+i*t.outStride:][:j.args.HeadDim], o)
+	}
+}
+
+// fetch asks for the keys and values of positions [from, to), which come next: a page's part of one
+// head is short, and the processor's own prefetching begins anew with each.
+func (j *attentionJob) fetch(t *attentionTask, from, to int) {
+	kv, size := j.kv, j.kv.shape.PageSize
+	for position := from; position < to; {
+		index, slot := position/size, position%size
+		slots := min(to-position, size-slot)
+		if t.pages[index] >= 0 {
+			page := kv.page(j.args.Layer, int(t.pages[index]), t.head)
+			low := slot - slot%keyLanes
+			j.d.micro.fetch(kv.keyPanel(page, low), (slot+slots-low)*j.args.HeadDim*kv.size)
+			j.d.micro.fetch(kv.valueRow(page, slot), slots*kv.padded*kv.size)
+		}
+		position += slots
 	}
 }
 

@@ -2,7 +2,11 @@
 
 package cpu
 
-import "github.com/kvrelay/engine/gpu"
+import (
+	"unsafe"
+
+	"github.com/kvrelay/engine/gpu"
+)
 
 // tileF32x1AVX2 computes 1 rows of one F32 panel.
 //
@@ -1163,6 +1167,11 @@ func rotateAVX2(low, high, cos, sin *float32, n int)
 //
 //go:noescape
 func narrowHalfAVX2(dst *uint16, src *float32, n int)
+
+// fetch asks for some bytes in advance.
+//
+//go:noescape
+func fetch(from unsafe.Pointer, bytes int)
 
 // widenPanelAVX2 is widenPanel.
 //

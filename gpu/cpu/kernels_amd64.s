@@ -42586,6 +42586,17 @@ narrowHalfAVX2_loop:
 	VZEROUPPER
 	RET
 
+// func fetch(from unsafe.Pointer, bytes int)
+TEXT ·fetch(SB), NOSPLIT, $0-16
+	MOVQ from+0(FP), SI
+	MOVQ bytes+8(FP), CX
+fetch_loop:
+	PREFETCHT0 (SI)
+	ADDQ $64, SI
+	SUBQ $64, CX
+	JG fetch_loop
+	RET
+
 // func widenPanelAVX2(c *widenCall)
 TEXT ·widenPanelAVX2(SB), NOSPLIT, $0-8
 	MOVQ c+0(FP), AX

@@ -117,6 +117,7 @@ type micro struct {
 	rotate        func(low, high, cos, sin []float32)
 	narrow        [plainTypes]func(dst []uint16, src []float32) // rounds len(dst) numbers
 	roundPairs    func(*pairCall)                               // nil without tiles of kindPairs
+	fetch         func(from unsafe.Pointer, bytes int)          // will be read soon
 	widenPanel    func(*widenCall)
 	widenRow      func(*widenCall)
 	quant         quantMicro
@@ -135,6 +136,7 @@ func goMicro() *micro {
 		gates:         [...]func(dst, gate, up []float32){gateSiLU, gateGELU},
 		rotate:        rotate,
 		narrow:        [...]func(dst []uint16, src []float32){nil, narrowHalf, narrowBfloat},
+		fetch:         func(unsafe.Pointer, int) {},
 		widenPanel:    widenPanel,
 		widenRow:      widenRow,
 		quant:         goQuantMicro(),

@@ -44,6 +44,7 @@ func avx2Micro() *micro {
 		rotate: rotateFast,
 		narrow: [...]func(dst []uint16, src []float32){
 			gpu.F16: narrowHalfFast, gpu.BF16: narrowBfloat},
+		fetch:      fetch,
 		widenPanel: widenPanelAVX2,
 		widenRow:   widenRowAVX2,
 		quant:      avx2QuantMicro(),

@@ -191,3 +191,17 @@ func (g *generator) narrowHalf() {
 	g.p("VZEROUPPER")
 	g.p("RET")
 }
+
+// fetch writes the kernel that asks for lines of memory.
+func (g *generator) fetch() {
+	const name = "fetch"
+	g.function(name, "(from unsafe.Pointer, bytes int)", "asks for some bytes in advance.", 16)
+	g.p("MOVQ from+0(FP), SI")
+	g.p("MOVQ bytes+8(FP), CX")
+	g.label("%s_loop", name)
+	g.p("PREFETCHT0 (SI)")
+	g.p("ADDQ $64, SI")
+	g.p("SUBQ $64, CX")
+	g.p("JG %s_loop", name)
+	g.p("RET")
+}
