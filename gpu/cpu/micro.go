@@ -60,7 +60,7 @@ type softmaxCall struct {
 	lines      int
 	top, total *float32 // those of the lines
 	scale      float32
-	correction [softmaxLines]float32 // for the kernel's own use, and behind it the lines' sums
+	_          [softmaxLines]float32 // corrections and sums of the lines, for the kernel's own use
 	_          [softmaxLines]float32
 	output     *float32 // what was summed up so far, of line after line: it takes the new scale
 	width      int      // of a line of it, a multiple of panelRows
