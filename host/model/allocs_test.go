@@ -3,6 +3,7 @@ package model_test
 import (
 	"testing"
 
+	"github.com/kvrelay/engine/gpu"
 	"github.com/kvrelay/engine/gpu/cpu"
 	"github.com/kvrelay/engine/host/batch"
 	"github.com/kvrelay/engine/host/kvcache"
@@ -13,13 +14,23 @@ import (
 // TestRunAllocatesNothing: once a model has seen batches of a size, a step of that size leaves no
 // garbage: a chunk of a prompt, 16 sequences with a token each, and both at once.
 func TestRunAllocatesNothing(t *testing.T) {
-	const pageSize, pages = 16, 4
-	d, err := cpu.Open(cpu.Options{Threads: 2})
-	if err != nil {
-		t.Fatal(err)
+	for _, short := range []bool{false, true} {
+		d, err := cpu.Open(cpu.Options{Threads: 2, BF16Activations: short})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := model.Options{}
+		if short {
+			o.DType = as(gpu.BF16)
+		}
+		checkAllocations(t, d, o)
+		d.Close()
 	}
-	defer d.Close()
-	m, err := model.LoadFS(d, embedded.FS(), model.Options{})
+}
+
+func checkAllocations(t *testing.T, d *cpu.Device, o model.Options) {
+	const pageSize, pages = 16, 4
+	m, err := model.LoadFS(d, embedded.FS(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +61,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 		}
 		step()
 		if n := testing.AllocsPerRun(20, step); n != 0 {
-			t.Errorf("%s: %v allocations a step", name, n)
+			t.Errorf("%s, %s: %v allocations a step", d.Numerics(), name, n)
 		}
 	}
 }
