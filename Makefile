@@ -61,7 +61,7 @@ cuda-test: bin/cuda-link/libcuda.a cuda-emulator
 	ENGINE_CUDA_DRIVER= $(CUDA) go test -tags cuda ./gpu/cuda/drv
 	$(CUDA) go test -tags cuda -run '^TestCUDAWithoutDriver$$' ./cmd/engine
 	@for seed in $(SEEDS); do echo "emulated driver, seed $$seed"; \
-	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \
+	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed ENGINE_EMULATOR_DEVICES=2 \
 	  ENGINE_CUDA_DRIVER=$(CURDIR)/bin/cuda-emulator/libcuda.so.1 \
 	  $(CUDA) go test -count=1 -timeout 40m -tags cuda -run '^TestReal' ./gpu/cuda && \
 	  ENGINE_REQUIRE_CUDA=1 ENGINE_EMULATOR_SEED=$$seed \

@@ -48,7 +48,7 @@ var layout = []row{
 	{
 		pkg: "gpu/cuda", imports: "gpu gpu/cpu gpu/cuda/driver gpu/cuda/drv gpu/cuda/kernels",
 		outside: "unsafe driver_cu.go:gorgonia.org/cu driver_cu_work.go:gorgonia.org/cu",
-		tests:   "gpu/cuda/fake gpu/gputest os/exec",
+		tests:   "gpu/cuda/fake gpu/gputest os/exec syscall",
 	},
 	{pkg: "gpu/cuda/driver", imports: "gpu"},
 	{

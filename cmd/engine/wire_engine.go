@@ -92,6 +92,9 @@ func (s *setup) start(ctx context.Context) (*running, error) {
 	}
 	if s.watch != nil && r.receiver != nil {
 		s.watch.leases = r.receiver.Leases // Before the loop, which reads it.
+		if r.lender != nil {
+			s.watch.lanes = r.lender.Counts
+		}
 	}
 	ctx, r.stop = context.WithCancel(context.WithoutCancel(ctx))
 	r.done.Go(func() { r.engine.Run(ctx) })

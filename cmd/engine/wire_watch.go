@@ -18,6 +18,7 @@ type watch struct {
 	meter   *meter // nil where nobody asks
 	policy  func() string
 	leases  func() transfer.LeaseCounts
+	lanes   func() (made, busy, held int)
 	// Counters of the scheduler that were already added to the series.
 	seen scheduler.Stats
 	// The transfers that go on, by direction and name.
@@ -94,6 +95,10 @@ func (w *watch) state(s scheduler.Stats) {
 	if w.leases != nil {
 		c := w.leases()
 		m.SetLeases(c.Granted, c.Writing, c.Sealed)
+	}
+	if w.lanes != nil {
+		made, busy, held := w.lanes()
+		m.SetLanes(made-busy-held, busy, held)
 	}
 	w.seen = s
 }

@@ -16,8 +16,8 @@ type lane struct {
 	// host is memory of both processes, registered with the driver. Where it is nil the lane is
 	// memory of a device: of ours if it is lent, or of the other process's.
 	host []byte
-	// device is that memory. Of a host lane it is as much memory of our own, in which what arrives
-	// is laid out for the kernel; 0 before the first.
+	// device is that memory. Of a host lane from which layers are taken it is as much memory of our
+	// own, in which what arrives lies for the kernel.
 	device   driver.Pointer
 	borrowed bool
 	far      bool // borrowed from another device
@@ -103,13 +103,24 @@ func (d *Device) Reaches(identity string) bool {
 }
 
 // AttachLane makes memory that is shared with another process a lane: the device reads and writes
-// it by itself from now on. It stays mapped until DetachLane.
-func (d *Device) AttachLane(memory []byte) (int, error) {
+// it by itself from now on. It stays mapped until DetachLane. Where layers are to be taken from it,
+// as much memory of the device is set aside.
+func (d *Device) AttachLane(memory []byte, takes bool) (int, error) {
+	l := &lane{bytes: len(memory), host: memory}
+	if takes {
+		var err error
+		if l.device, err = d.alloc(int64(len(memory))); err != nil {
+			return 0, fmt.Errorf("memory for what arrives: %w", err)
+		}
+	}
 	err := d.bound(func() error { return d.driver.Register(memory) })
 	if err != nil {
+		if takes {
+			d.garbage.add(l.device)
+		}
 		return 0, fmt.Errorf("register %d bytes of shared memory: %w", len(memory), err)
 	}
-	return d.lanes.add(&lane{bytes: len(memory), host: memory}), nil
+	return d.lanes.add(l), nil
 }
 
 // LendLane makes device memory a lane, and a handle by which another process borrows it.

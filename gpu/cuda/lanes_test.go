@@ -54,9 +54,9 @@ func meet(t *testing.T, kind string, seed uint64, m mutant) *lanePair {
 	var err error
 	if kind == "host" {
 		memory := make([]byte, laneBytes)
-		p.fromLane, err = p.from.AttachLane(memory)
+		p.fromLane, err = p.from.AttachLane(memory, false)
 		p.must(err)
-		p.toLane, err = p.to.AttachLane(memory)
+		p.toLane, err = p.to.AttachLane(memory, true)
 		p.must(err)
 		return p
 	}
@@ -250,6 +250,11 @@ func TestLanesRefuse(t *testing.T) {
 			_, err := p.from.PackLane(k.kv, k.ranges(0), 99, 0)
 			return err
 		},
+		"a lane that nothing is taken from": func() error {
+			n, err := p.to.AttachLane(make([]byte, laneBytes), false)
+			p.must(err)
+			return p.to.UnpackLane(pool(t, p.to, k.shape), k.ranges(0), n, 0)
+		},
 		"a handle of nothing": func() error {
 			_, err := p.from.BorrowLane(make([]byte, 64), laneBytes, p.to.Identity())
 			return err
@@ -289,13 +294,13 @@ func TestLaneFailures(t *testing.T) {
 		}
 		memory := make([]byte, laneBytes)
 		failing = call
-		number, err := d.AttachLane(memory)
+		number, err := d.AttachLane(memory, false)
 		if (err != nil) != (call == "cuMemHostRegister") {
 			t.Errorf("%s: attach: %v", call, err)
 		}
 		failing = ""
 		if err != nil {
-			number, err = d.AttachLane(memory)
+			number, err = d.AttachLane(memory, false)
 		}
 		k := newPrefill(t, d, 1, 13)
 		k.must(err)

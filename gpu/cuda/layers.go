@@ -128,8 +128,8 @@ func (d *Device) UnpackLane(pool gpu.KV, ranges []gpu.KVRange, number, at int) e
 	}
 	defer d.lanes.leave(l)
 	defer runtime.KeepAlive(k)
-	if err = checkLane(k, ranges, l, at); err == nil {
-		err = d.layOut(l)
+	if err = checkLane(k, ranges, l, at); err == nil && l.device == 0 {
+		err = fmt.Errorf("%w: nothing is taken from lane %d", driver.ErrRefused, number)
 	}
 	if err != nil {
 		return fmt.Errorf("unpack a layer of another process: %w", err)
@@ -152,20 +152,6 @@ func (d *Device) UnpackLane(pool gpu.KV, ranges []gpu.KVRange, number, at int) e
 		return fmt.Errorf("unpack a layer of another process: %w", err)
 	}
 	return nil
-}
-
-// layOut gives a lane of the host its memory on the device.
-func (d *Device) layOut(l *lane) error {
-	d.lanes.mu.Lock()
-	defer d.lanes.mu.Unlock()
-	if l.host == nil || l.device != 0 {
-		return nil
-	}
-	p, err := d.alloc(int64(l.bytes))
-	if err == nil {
-		l.device = p
-	}
-	return err
 }
 
 // fetch gives the stream all of a layer's way out of a lane. It is under the lock. The entry holds

@@ -41,6 +41,8 @@ type transfers struct {
 
 	granted, writing, sealed prometheus.Gauge
 	expired                  prometheus.Counter
+
+	lanesFree, lanesBusy, lanesHeld prometheus.Gauge
 }
 
 func (t *transfers) register(k maker) {
@@ -68,9 +70,13 @@ func (t *transfers) register(k maker) {
 	t.granted, t.writing = leases.WithLabelValues("granted"), leases.WithLabelValues("writing")
 	t.sealed = leases.WithLabelValues("sealed")
 	t.expired = k.counter("engine_leases_expired_total", "Reservations that ran out.")
+	lanes := k.gauges("engine_transfer_lanes",
+		"Memory lent to senders on this host; held: one that went may still write it.", "state")
+	t.lanesFree, t.lanesBusy = lanes.WithLabelValues("free"), lanes.WithLabelValues("busy")
+	t.lanesHeld = lanes.WithLabelValues("held")
 }
 
-// TransferBytes counts bytes; transport is tcp, unix or shm.
+// TransferBytes counts bytes; transport is tcp, unix, shm, pinned, ipc or peer.
 func (m *Metrics) TransferBytes(d Direction, transport string, n int64) {
 	m.bytes.WithLabelValues(d.String(), transport).Add(float64(n))
 }
@@ -100,6 +106,14 @@ func (m *Metrics) SetLeases(granted, writing, sealed int) {
 	m.granted.Set(float64(granted))
 	m.writing.Set(float64(writing))
 	m.sealed.Set(float64(sealed))
+}
+
+// SetLanes sets how much memory is lent: lanes that nobody has, that a connection has, and that
+// wait for the end of what a sender began.
+func (m *Metrics) SetLanes(free, busy, held int) {
+	m.lanesFree.Set(float64(free))
+	m.lanesBusy.Set(float64(busy))
+	m.lanesHeld.Set(float64(held))
 }
 
 // LeasesExpired counts leases that ran out.

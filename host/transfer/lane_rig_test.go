@@ -62,7 +62,7 @@ func (d *laneDevice) Identity() string { return d.identity }
 
 func (d *laneDevice) Reaches(string) bool { return !d.unlinked }
 
-func (d *laneDevice) AttachLane(memory []byte) (int, error) {
+func (d *laneDevice) AttachLane(memory []byte, _ bool) (int, error) {
 	if err := d.call("attach"); err != nil {
 		return 0, err
 	}

@@ -208,7 +208,6 @@ func lateCopies(t *testing.T, change func(*laneRig, *SenderOptions), layers int)
 	l.receiver.Release("b")
 	close(l.near.held) // The late copy runs now, or at any time.
 	for held := 1; held > 0; runtime.Gosched() {
-		l.lender.Sweep()
 		_, _, held = l.lender.Counts()
 	}
 	if len(pagesOf(l.to).writes) > 0 {

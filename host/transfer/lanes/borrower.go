@@ -89,7 +89,7 @@ func (b *Borrower) open(g grant, file *os.File, process int) (*borrowed, error) 
 	} else {
 		lane.network = Pinned
 		if lane.shared, err = openShared(file, g.bytes); err == nil {
-			if lane.number, err = b.device.AttachLane(lane.shared.memory); err != nil {
+			if lane.number, err = b.device.AttachLane(lane.shared.memory, false); err != nil {
 				lane.shared.close()
 			}
 		}

@@ -31,8 +31,9 @@ type Card interface {
 
 // Memory makes lanes, known by numbers.
 type Memory interface {
-	// AttachLane registers memory that two processes share; it stays mapped until DetachLane.
-	AttachLane(memory []byte) (lane int, err error)
+	// AttachLane registers memory that two processes share, and makes it ready for what is to be
+	// taken from it, if that is so; it stays mapped until DetachLane.
+	AttachLane(memory []byte, takes bool) (lane int, err error)
 	// LendLane allocates memory of the device, and a handle by which another process borrows it.
 	LendLane(bytes int) (lane int, handle []byte, err error)
 	BorrowLane(handle []byte, bytes int, identity string) (lane int, err error)

@@ -35,7 +35,7 @@ func (m *memory) add(call string, memory []byte) (int, error) {
 	return m.last, nil
 }
 
-func (m *memory) AttachLane(memory []byte) (int, error) { return m.add("attach", memory) }
+func (m *memory) AttachLane(memory []byte, _ bool) (int, error) { return m.add("attach", memory) }
 
 func (m *memory) LendLane(bytes int) (int, []byte, error) {
 	lane := make([]byte, bytes)

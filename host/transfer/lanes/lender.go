@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kvrelay/engine/host/transfer/nearby"
 )
@@ -15,6 +16,7 @@ type Lender struct {
 	device Device
 	bytes  int
 	most   int
+	counts atomic.Pointer[counts]
 
 	mu    sync.Mutex // guards what follows
 	lanes []*lent
@@ -45,23 +47,37 @@ func NewLender(device Device, bytes, most int) *Lender {
 	if most == 0 {
 		most = DefaultMost
 	}
-	return &Lender{device: device, bytes: bytes, most: most}
+	l := &Lender{device: device, bytes: bytes, most: most}
+	l.counts.Store(&counts{})
+	return l
 }
 
 // Counts is how many lanes there are, how many a connection has, and how many wait for the end of
-// what a sender began.
+// what a sender began. It waits for no device: while a lane is being made it says what was before.
 func (l *Lender) Counts() (made, busy, held int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if l.mu.TryLock() {
+		l.counts.Store(l.count())
+		l.mu.Unlock()
+	}
+	c := l.counts.Load()
+	return c.made, c.busy, c.held
+}
+
+type counts struct{ made, busy, held int }
+
+// count is under the lock.
+func (l *Lender) count() *counts {
+	c := &counts{made: len(l.lanes)}
 	for _, lane := range l.lanes {
+		lane.settle()
 		switch {
 		case lane.quiet != nil:
-			held++
+			c.held++
 		case lane.busy:
-			busy++
+			c.busy++
 		}
 	}
-	return len(l.lanes), busy, held
+	return c
 }
 
 // Lend implements nearby.Lender.
@@ -135,7 +151,7 @@ func (l *Lender) find(kind Kind) (*lent, error) {
 		}
 		lane.number, lane.handle, err = l.device.LendLane(l.bytes)
 	} else if lane.shared, err = newShared(l.bytes); err == nil {
-		if lane.number, err = l.device.AttachLane(lane.shared.memory); err != nil {
+		if lane.number, err = l.device.AttachLane(lane.shared.memory, true); err != nil {
 			lane.shared.close()
 		}
 	}
@@ -153,15 +169,6 @@ func (l *lent) settle() {
 	}
 	l.done()
 	l.busy, l.quiet, l.done = false, nil, nil
-}
-
-// Sweep looks after lanes that wait for the end of what a sender began; Lend does so too.
-func (l *Lender) Sweep() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, lane := range l.lanes {
-		lane.settle()
-	}
 }
 
 // back takes a lane from a connection that ended.
