@@ -13,8 +13,12 @@ type Chooser interface {
 	TopK(TopKArgs) error
 }
 
-// MaxTopK is the most numbers that TopK gives of a row.
-const MaxTopK = 256
+// MaxTopK is the most numbers that TopK gives of a row, MaxTopKWidth the widest row: the sum of a
+// wider one in float32 may be further off than SumError.
+const (
+	MaxTopK      = 256
+	MaxTopKWidth = 1 << 19
+)
 
 // TopKArgs: of each row r of X, [len(Temperatures)][Width], the K largest numbers are written to
 // Values[r*K:], larger ones first and among equals those that come first in the row, their places
@@ -39,6 +43,8 @@ func (a *TopKArgs) Check() error {
 	case a.K < 1 || a.K > a.Width || a.K > MaxTopK:
 		return fmt.Errorf("the best %d of %d numbers; from 1 to %d are possible", a.K, a.Width,
 			MaxTopK)
+	case a.Width > MaxTopKWidth:
+		return fmt.Errorf("rows of %d numbers; %d are possible", a.Width, MaxTopKWidth)
 	case rows*a.Width > a.X.Elements():
 		return fmt.Errorf("%d rows of %d numbers in a buffer of %d", rows, a.Width,
 			a.X.Elements())

@@ -15,7 +15,8 @@ func (p *pass) choose(from int) {
 	s.chosen = slices.Grow(s.chosen[:from], p.rows)[:from+p.rows]
 	clear(s.chosen[from:])
 	device, ok := p.device.(gpu.Chooser)
-	if !ok || p.weights.blueprint.logitCap != 0 || p.err != nil {
+	if !ok || p.weights.blueprint.logitCap != 0 || p.config.Vocabulary > gpu.MaxTopKWidth ||
+		p.err != nil {
 		return
 	}
 	k := &s.best

@@ -136,3 +136,40 @@ func TestChoosersAreNotAsked(t *testing.T) {
 		}
 	}
 }
+
+// TestGreedyStepsCopyTokens: of a step whose sequences all take the likeliest token the host copies
+// the tokens, in one piece; of one with candidates those, and no row.
+func TestGreedyStepsCopyTokens(t *testing.T) {
+	driver, state := fake.New(fake.Options{OutRate: 1e9})
+	device, err := cuda.Open(driver, cuda.Options{Type: gpu.BF16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	const sequences = 7
+	m := loadModel(t, device, "random/qwen3", 16)
+	width := m.Config().Vocabulary
+	for looks, most := range map[int]int{
+		0: 4 * width * sequences, 1: 4 * sequences, 3: 4 * (2*3 + 1) * sequences,
+	} {
+		var b batch.Batch
+		for i := range sequences {
+			item := newSequence(t, m, 16, i, 16).item([]int32{int32(i)})
+			item.Chooser = &watcher{looks: looks, temperature: 1}
+			b.Items = append(b.Items, item)
+		}
+		before := len(state.Timeline())
+		run(t, m, b)
+		copies, bytes := 0, 0.0
+		for _, span := range state.Timeline()[before:] {
+			if span.What == "copy out" {
+				copies++
+				bytes += (span.End - span.Begin - 1e-6) * 1e9 // a microsecond, and a byte a ns
+			}
+		}
+		if copies != 1 || int(math.Round(bytes)) != most {
+			t.Errorf("looks at %d: %d copies of %.0f bytes, want one of %d", looks, copies, bytes,
+				most)
+		}
+	}
+}
