@@ -59,7 +59,7 @@ func (r *row) store(field reflect.Value, value any) *wrong {
 	case kindNumber:
 		n, ok := value.(int64)
 		if !ok {
-			return r.notNumber(value)
+			return r.notNumber(value, true)
 		}
 		if wrong := r.bounded(float64(n), fmt.Sprint(n)); wrong != nil {
 			return wrong
@@ -74,7 +74,7 @@ func (r *row) store(field reflect.Value, value any) *wrong {
 			f, ok = float64(n), true
 		}
 		if !ok || math.IsNaN(f) || math.IsInf(f, 0) {
-			return r.notNumber(value)
+			return r.notNumber(value, false)
 		}
 		if wrong := r.bounded(f, fmt.Sprint(f)); wrong != nil {
 			return wrong
@@ -102,7 +102,7 @@ func (r *row) storeUnit(field reflect.Value, value any) *wrong {
 	s, ok := value.(string)
 	if !ok {
 		return refuse(codeUnit, fmt.Sprintf("%s is a %s and needs a unit", r.name(), kind),
-			bareNumberLabel(kind, value))
+			r.bareNumberLabel(kind, value))
 	}
 	n, ok := parseKind(kind, s)
 	if !ok {
@@ -130,46 +130,6 @@ func parseKind(k kind, s string) (int64, bool) {
 	return int64(n), ok
 }
 
-// bareNumberLabel shows the two likeliest units; a number alone is never guessed at.
-func bareNumberLabel(k kind, value any) string {
-	switch value.(type) {
-	case int64, float64:
-	default:
-		return "write " + kindSample[k]
-	}
-	n := fmt.Sprint(value)
-	switch k {
-	case kindDuration:
-		return fmt.Sprintf("write %q for %s seconds, %q for milliseconds", n+"s", n, n+"ms")
-	case kindSize:
-		return fmt.Sprintf("write %q for %s mebibytes, %q for bytes", n+"MiB", n, n+"B")
-	}
-	return fmt.Sprintf("write %q for %s mebibytes a second, %q for bytes", n+"MiB/s", n, n+"B/s")
-}
-
-// kindSample shows how a value of each kind is written.
-var kindSample = map[kind]string{
-	kindDuration: `a number and a unit: "250ms", "30s", "5m"`,
-	kindSize:     `a number and a unit: "512MiB", "4GiB"`,
-	kindRate:     `a number and a unit: "100MiB/s", or "unlimited"`,
-}
-
-// unitLabel rewrites what can be told.
-func (r *row) unitLabel(k kind, s string) string {
-	suffix := ""
-	if k == kindRate {
-		suffix = "/s"
-	}
-	valid := func(guess string) bool { _, ok := parseKind(k, guess); return ok }
-	if guess := rewriteUnit(s, suffix, valid); guess != "" {
-		return fmt.Sprintf("write %q", guess)
-	}
-	if number, err := strconv.ParseFloat(s, 64); err == nil {
-		return bareNumberLabel(k, number)
-	}
-	return "write " + kindSample[k]
-}
-
 // storeText checks a string.
 func (r *row) storeText(field reflect.Value, value any) *wrong {
 	s, ok := value.(string)
@@ -177,6 +137,8 @@ func (r *row) storeText(field reflect.Value, value any) *wrong {
 		label := "write it in quotes" + inQuotes(value)
 		if len(r.enum) > 0 {
 			label = "one of: " + strings.Join(r.enum, ", ")
+		} else if wrong := r.word(fmt.Sprint(value)); wrong != nil {
+			label = wrong.label
 		}
 		return refuse(codeType, r.name()+" must be a string", label)
 	}
@@ -190,17 +152,28 @@ func (r *row) storeText(field reflect.Value, value any) *wrong {
 // storeList checks a list of strings.
 func (r *row) storeList(field reflect.Value, value any) *wrong {
 	if s, ok := value.(string); ok {
-		return refuse(codeType, r.name()+" must be a list", "write ["+quote(s)+"]")
+		label := "write [" + quote(s) + "]"
+		if wrong := r.word(s); wrong != nil {
+			label = wrong.label
+		}
+		return refuse(codeType, r.name()+" must be a list", label)
 	}
 	items, ok := value.([]any)
 	if !ok {
-		return refuse(codeType, r.name()+" must be a list", `write ["…"]`)
+		label := `write ["…"]`
+		if r.def != "[]" {
+			label = "write " + r.def
+		}
+		return refuse(codeType, r.name()+" must be a list", label)
 	}
 	list := make([]string, 0, len(items))
 	for i, item := range items {
 		s, ok := item.(string)
-		wrong := refuse(codeType, r.name()+" must hold strings",
-			"write it in quotes"+inQuotes(item))
+		label := "write it in quotes" + inQuotes(item)
+		if wrong := r.word(fmt.Sprint(item)); wrong != nil {
+			label = wrong.label
+		}
+		wrong := refuse(codeType, r.name()+" must hold strings", label)
 		if ok {
 			wrong = r.word(s)
 		}
@@ -249,7 +222,7 @@ func (r *row) bounded(n float64, shown string) *wrong {
 	case hasMost:
 		label = "must be at most " + r.most
 	}
-	if most <= 1 && n > 1 && n/100 >= least && n/100 <= most {
+	if hasMost && most <= 1 && n > 1 && n/100 >= least && n/100 <= most {
 		label += fmt.Sprintf("; for %s %% write %.2f", shown, n/100)
 	}
 	return refuse(codeRange, r.name()+" is out of range", label)
@@ -271,32 +244,6 @@ func measure(bound string) (float64, bool) {
 		}
 	}
 	panic(fmt.Sprintf("config: bound %s is neither a duration nor a size", bound))
-}
-
-// notNumber explains what stands where a number must.
-func (r *row) notNumber(value any) *wrong {
-	message := r.name() + " must be a number"
-	label := "write a number, such as " + r.def
-	if r.def == `"auto"` {
-		label = "write a number without quotes"
-	}
-	switch v := value.(type) {
-	case string:
-		if _, err := strconv.ParseFloat(v, 64); err == nil {
-			label = "remove the quotes: " + v
-		} else if v == "auto" {
-			label = `"auto" is not offered here; the default is ` + r.def
-		}
-	case float64:
-		if v == math.Trunc(v) && math.Abs(v) < 1e15 {
-			label = fmt.Sprintf("write %d", int64(v))
-		}
-		message = r.name() + " must be a whole number"
-	}
-	if r.def == `"auto"` {
-		message += ` or "auto"`
-	}
-	return refuse(codeType, message, label)
 }
 
 // notSwitch explains what stands where a boolean must.

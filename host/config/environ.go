@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -48,11 +49,13 @@ func (c *checker) override(r *row, name, text string) {
 	if r.help != "" && wrong.code != codeType {
 		help = append(help, r.help)
 	}
-	c.report(place{env: name}, wrong.code, wrong.message, wrong.label, help...)
+	// No value of a variable needs quotes.
+	label := strings.TrimSuffix(wrong.label, ", without quotes")
+	c.report(place{env: name}, wrong.code, wrong.message, label, help...)
 }
 
-// fromText reads the value of a variable: what TOML would need quotes for needs none here, and a
-// list may be separated by commas.
+// fromText reads the value of a variable: what TOML would need quotes for needs none here, and may
+// have them; a list may be separated by commas.
 func (r *row) fromText(text string) any {
 	field, _ := r.field(Default())
 	switch kindOf(field.Type()) {
@@ -70,10 +73,18 @@ func (r *row) fromText(text string) any {
 		list := []any{}
 		for part := range strings.SplitSeq(text, ",") {
 			if part = strings.TrimSpace(part); part != "" {
-				list = append(list, part)
+				list = append(list, withoutQuotes(part))
 			}
 		}
 		return list
+	}
+	return withoutQuotes(text)
+}
+
+// withoutQuotes takes away the quotes of TOML, which some write around the value of a variable.
+func withoutQuotes(text string) string {
+	if bare, err := strconv.Unquote(text); err == nil && strings.HasPrefix(text, `"`) {
+		return bare
 	}
 	return text
 }
