@@ -1,3 +1,5 @@
+//go:build unix
+
 package nearby
 
 import (
@@ -97,8 +99,10 @@ func TestLoanIsHeldUntilQuiet(t *testing.T) {
 	if near.Network() != "lane" || near.Loan() == nil || far.Loan() == nil {
 		t.Error("the connection does not know its loan")
 	}
-	if !near.Begin() || !near.Begin() {
-		t.Fatal("nothing may begin")
+	for range 2 {
+		if !near.Begin() {
+			t.Fatal("nothing may begin")
+		}
 	}
 	near.End()
 	far.Close() // The lender's end goes first: with one thing under way.
