@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvrelay/engine/gpu"
 	"github.com/kvrelay/engine/gpu/cuda"
 	"github.com/kvrelay/engine/gpu/cuda/driver"
 )
@@ -27,7 +28,7 @@ func linkBytes() int {
 const handleVariable = "ENGINE_BENCH_HANDLE"
 
 // BenchmarkRealStaging is how keys and values leave the device and come to it, by the calls that a
-// transfer makes: a prompt's pages of one layer through pinned memory.
+// transfer makes: a prompt's pages of one layer through pinned memory, and through lanes.
 func BenchmarkRealStaging(b *testing.B) {
 	r := newRig(b)
 	for _, tokens := range r.prompts {
@@ -43,7 +44,26 @@ func BenchmarkRealStaging(b *testing.B) {
 		})
 		r.measure(fmt.Sprintf("in/T=%d", tokens), "GB/s", float64(len(data))/1e9, 1,
 			func() { r.must(r.d.UnpackRanges(r.kv, ranges, data)) })
+		lane, err := r.d.AttachLane(data, true)
+		r.must(err)
+		r.lane("registered", lane, ranges)
+		lane, _, err = r.d.LendLane(len(data))
+		r.must(err)
+		r.lane("device", lane, ranges)
 	}
+}
+
+// lane measures a layer's way into a lane and out of it, without another process.
+func (r *rig) lane(name string, number int, ranges []gpu.KVRange) {
+	gigabytes := float64(r.tokens*r.kv.Shape().TokenBytes()) / 1e9
+	r.measure(fmt.Sprintf("%s_lane_out/T=%d", name, r.tokens), "GB/s", gigabytes, 1, func() {
+		wait, err := r.d.PackLane(r.kv, ranges, number, 0)
+		r.must(err)
+		r.must(wait())
+	})
+	r.measure(fmt.Sprintf("%s_lane_in/T=%d", name, r.tokens), "GB/s", gigabytes, 1,
+		func() { r.must(r.d.UnpackLane(r.kv, ranges, number, 0)) })
+	r.must(r.d.DetachLane(number))
 }
 
 // link is a driver with a stream, and pinned and device memory of one size.

@@ -165,7 +165,7 @@ done
 PTXAS=$(first ptxas "${programs[@]/%//ptxas}")
 SANITIZER=$(first compute-sanitizer "${programs[@]/%//compute-sanitizer}")
 
-tests=. models='(w256-bf16|random)' times=10x suite='^TestReal(Suite|SharedMemory)$'
+tests=. models='(w256-bf16|random)' times=10x suite='^TestReal(Suite|SharedMemory|Lanes)$'
 checked='^TestRealSuite$/^(Norm|Attention|Pages|Choice)$'
 if [ "${ENGINE_BENCH_SMALL:-}" = 1 ]; then
   tests='^(TestSampling|TestNorm)$' models='random/qwen3' times=1x
