@@ -156,6 +156,8 @@ func (w *watch) Transfer(e transfer.Event) {
 		if e.Bytes > 0 {
 			w.metrics.TransferBytes(direction, transport, e.Bytes)
 		}
+	case transfer.Overtaken:
+		w.metrics.TransferFailed(direction, metrics.FailOvertaken)
 	case transfer.Expired:
 		w.metrics.LeasesExpired(1)
 	}

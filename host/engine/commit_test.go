@@ -106,6 +106,34 @@ func TestCommitOfALostTransfer(t *testing.T) {
 		t.Fatalf("commit: %v", err)
 	}
 	generates(t, w, ask)
+	if n := w.overtaken.Load(); n != 0 {
+		t.Errorf("%d transfers were overtaken: this one had failed", n)
+	}
+}
+
+// TestOvertaken: a start that asks for nothing of a transfer computes the prompt while the writer
+// is still there, and the watch hears that it overtook it: no other event tells of such an end.
+func TestOvertaken(t *testing.T) {
+	o := small()
+	o.rate, o.recompute = 1500, true
+	w := newWorld(t, o)
+	ask := generation.Request{ID: "a", Prompt: prompt(40, 1), MaxTokens: 4}
+	sent := slowly(t.Context(), w, ask)
+	s, err := w.decode.StartGenerate(t.Context(), ask, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := read(t.Context(), s)
+	if want := oracle(ask.Prompt, 4); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v %v, want %v", got, err, want)
+	}
+	if err := <-sent; err == nil {
+		t.Error("the send of what nobody wants was acknowledged")
+	}
+	w.rest()
+	if n := w.overtaken.Load(); n != 1 {
+		t.Errorf("%d transfers were overtaken", n)
+	}
 }
 
 // generates wants the right tokens from what was delivered of ask, and nothing to be left.

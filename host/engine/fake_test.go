@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -210,6 +211,7 @@ type world struct {
 	models          [2]*fakeModel
 	drafts          [2][]*fakeDraft
 	options         worldOptions
+	overtaken       atomic.Int64 // transfers, as the watches heard
 }
 
 type worldOptions struct {
@@ -307,13 +309,14 @@ func (w *world) engine(i int) *Engine {
 		Lease:              o.lease,
 		RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Hidden: 1,
 		Lost:  func(err error) bool { return errors.Is(err, errGone) },
-		Watch: checker{w.t, s}})
+		Watch: checker{w.t, s, &w.overtaken}})
 }
 
 // checker verifies every invariant of the scheduler after each step.
 type checker struct {
-	t *testing.T
-	s *scheduler.Scheduler
+	t         *testing.T
+	s         *scheduler.Scheduler
+	overtaken *atomic.Int64
 }
 
 func (c checker) Step(Step) {
@@ -330,7 +333,11 @@ func (c checker) Finished(f Finished) {
 	}
 }
 
-func (checker) Transfer(transfer.Event) {}
+func (c checker) Transfer(e transfer.Event) {
+	if e.Kind == transfer.Overtaken {
+		c.overtaken.Add(1)
+	}
+}
 
 // rest waits until nothing is left of any request and checks that all pages are free or cached.
 func (w *world) rest() {

@@ -251,6 +251,10 @@ func (e *Engine) proceed(r *request, begin int) error {
 	if r.reservation.delivered || r.reservation.end == 0 {
 		return e.scheduler.StartGenerate(r.id, begin)
 	}
+	if !fenced {
+		e.options.Watch.Transfer(transfer.Event{Kind: transfer.Overtaken,
+			Direction: transfer.Receiving, ID: lease})
+	}
 	held, err := e.scheduler.Recompute(r.id)
 	e.settle(r.id, lease, held, fenced)
 	return err

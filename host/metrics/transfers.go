@@ -29,6 +29,10 @@ const (
 	FailDigest       TransferFailure = "digest"
 	FailLease        TransferFailure = "lease"
 	FailIncompatible TransferFailure = "incompatible"
+	FailCancelled    TransferFailure = "cancelled"
+	// FailOvertaken: a generation began here, and computes the prompt, before the transfer had
+	// ended in any way.
+	FailOvertaken TransferFailure = "overtaken"
 )
 
 // transfers are the series about handoffs.
@@ -54,7 +58,8 @@ func (t *transfers) register(k maker) {
 		"Share of a sent transfer's time that passed while its prompt was computed.",
 		ratioBuckets())
 	inflight := k.gauges("engine_transfers_inflight", "Transfers going on.", "direction")
-	t.failures = k.counters("engine_transfer_failures_total", "Transfers that failed.",
+	t.failures = k.counters("engine_transfer_failures_total",
+		"Transfers that failed; overtaken: this instance computed the prompt before they ended.",
 		"direction", "reason")
 	for d := range directions {
 		t.inflight[d] = inflight.WithLabelValues(d.String())
@@ -62,6 +67,7 @@ func (t *transfers) register(k maker) {
 		t.seconds.WithLabelValues(d.String(), "tcp")
 		for _, f := range []TransferFailure{
 			FailTimeout, FailReset, FailRefused, FailDigest, FailLease, FailIncompatible,
+			FailCancelled, FailOvertaken,
 		} {
 			t.failures.WithLabelValues(d.String(), string(f))
 		}

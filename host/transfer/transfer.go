@@ -117,10 +117,14 @@ const (
 	// Fenced: the writer of a released lease is gone and its pages are the engine's. Receiving
 	// only.
 	Fenced
+	// Overtaken is no event of the transfer's own: an engine tells its watch that it computes a
+	// prompt itself whose writer is still live. Fenced follows. Receiving only.
+	Overtaken
 )
 
 func (k EventKind) String() string {
-	return [...]string{"opened", "delivered", "done", "failed", "expired", "fenced"}[k]
+	return [...]string{"opened", "delivered", "done", "failed", "expired", "fenced",
+		"overtaken"}[k]
 }
 
 // Event is what the transfer tells the engine. The callback that takes it runs on the transfer's
