@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -204,6 +205,48 @@ func TestLaneOutlivesItsCopies(t *testing.T) {
 			p.must(p.from.Close())
 			p.must(p.to.Close())
 		})
+	}
+}
+
+// TestLaneCopiesHide: on the virtual clock a pass that sends each layer by registered memory takes
+// as long as one that sends none, and longer where it waits for each copy.
+func TestLaneCopiesHide(t *testing.T) {
+	const layers, rows = 8, 16
+	run := func(send func(wait func() error)) (took float64) {
+		// A layer's copy of 1 KiB takes about as long as two of its four kernels.
+		d, state := open(t, cuda.Options{NoGraphs: true}, fake.Options{Seed: 1, OutRate: 1e8})
+		defer d.Close()
+		number, err := d.AttachLane(make([]byte, layers<<10), false)
+		p := newPrefill(t, d, layers, rows)
+		p.must(err)
+		before := len(state.Timeline())
+		began := state.Timeline()[before-1].End
+		var waits []func() error
+		p.layers(func(layer int) {
+			if send == nil {
+				return
+			}
+			wait, err := d.PackLane(p.kv, p.ranges(layer), number, layer<<10)
+			p.must(err)
+			waits = append(waits, sync.OnceValue(wait))
+			send(waits[layer])
+		})
+		for _, wait := range waits {
+			p.must(wait())
+		}
+		for _, s := range state.Timeline()[before:] {
+			if strings.HasPrefix(s.What, "attend") {
+				took = s.End - began
+			}
+		}
+		return took
+	}
+	alone := run(nil)
+	hidden := run(func(func() error) {})
+	waiting := run(func(wait func() error) { _ = wait() })
+	if hidden > alone*1.05 || waiting < alone*1.3 {
+		t.Errorf("the pass takes %.1f µs alone, %.1f with copies beside it, %.1f waiting for each",
+			alone*1e6, hidden*1e6, waiting*1e6)
 	}
 }
 

@@ -18,6 +18,9 @@ func FuzzInbound(f *testing.F) {
 	f.Add(good.there, true, false)
 	f.Add(good.there, false, false)
 	with := good.out.pass
+	laid := make([]byte, dataHead)
+	place{position: 2, count: 8}.putPlaced(laid, 512)
+	f.Add(appendFrame(nil, kindPlaced, with, laid), true, false)
 	for k := kindOpen; k <= lastKind; k++ {
 		least, _ := k.lengths()
 		f.Add(appendFrame(nil, k, with, make([]byte, least)), true, false)
@@ -25,6 +28,9 @@ func FuzzInbound(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, behindOpening, framed bool) {
 		p := newPair(t, 1, smallShape, Window{Begin: 2, End: 10})
+		p.in.lane = Lane{Number: 1, Bytes: 1 << 10}
+		pagesOf(p.to).device = &laneDevice{card: &card{},
+			lanes: map[int][]byte{1: make([]byte, p.in.lane.Bytes)}}
 		if behindOpening {
 			p.move(1 << 20)
 		}
