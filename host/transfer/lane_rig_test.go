@@ -205,6 +205,10 @@ const (
 
 // newLaneRig makes a rig that may use all transports; change sees it before anything is connected.
 func newLaneRig(t *testing.T, change func(*laneRig, *SenderOptions)) *laneRig {
+	return newLaneRigOf(t, laneShape, change)
+}
+
+func newLaneRigOf(t *testing.T, s shape, change func(*laneRig, *SenderOptions)) *laneRig {
 	t.Helper()
 	if !nearby.HasShared {
 		t.Skip("no shared memory")
@@ -215,7 +219,7 @@ func newLaneRig(t *testing.T, change func(*laneRig, *SenderOptions)) *laneRig {
 		far:  &laneDevice{card: both, identity: "a", lanes: map[int][]byte{}}}
 	l.lender = lanes.NewLender(l.far, smallLane, laneMost)
 	l.borrower = lanes.NewBorrower(l.near)
-	l.rig = newRigWith(t, laneShape, func(ro *ReceiverOptions, so *SenderOptions) {
+	l.rig = newRigWith(t, s, func(ro *ReceiverOptions, so *SenderOptions) {
 		for _, m := range []Model{ro.Models[0], so.Models[0]} {
 			pagesOf(m).late = true
 		}

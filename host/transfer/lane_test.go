@@ -249,6 +249,27 @@ func TestLanesRunOut(t *testing.T) {
 	}
 }
 
+// TestLanesHammered: many transfers at once over few lanes, some cancelled, some released in their
+// middle: every lane comes back. Made for the race detector.
+func TestLanesHammered(t *testing.T) {
+	many := shape{layers: 3, pages: 320, pageSize: 4, slotBytes: 256}
+	for by, change := range meetings {
+		t.Run(string(by), func(t *testing.T) {
+			l := newLaneRigOf(t, many, func(l *laneRig, so *SenderOptions) {
+				so.Note = nil
+				change(l, so)
+			})
+			testHammer(t, l.rig)
+			if made, busy, held := l.settled(); made > 2*laneMost || busy+held > 0 {
+				t.Errorf("%d lanes made, %d busy, %d held", made, busy, held)
+			}
+			if l.near.copies == 0 {
+				t.Error("nothing went by a lane")
+			}
+		})
+	}
+}
+
 // TestPlacedWithoutALane: a frame that points into no lane, or beyond one, is refused, and so is an
 // answer about pieces that were not placed.
 func TestPlacedWithoutALane(t *testing.T) {
