@@ -52,9 +52,14 @@ need() { # FILE WORDS
 
 OUT=$scratch/out PATH=$scratch/tools:$PATH PYTHONPATH=$scratch/python run whole
 stages=$(sed -n 's/^stage \([a-z_]*\) [0-9].*/\1/p' "$bundle/run.sh")
+rates=('Products/' 'Kernels/attention' 'Prefill/sending' 'Decode/step' 'Staging/in' 'rate ipc_copy')
+if command -v python3 >/dev/null; then
+  rates+=('torch attention')
+else
+  stages=${stages/torch/}
+fi
 for name in $stages; do need whole "^$name .* passed\$"; done
-for rate in 'Products/' 'Kernels/attention' 'Prefill/sending' 'Decode/step' 'Staging/in' \
-  'rate ipc_copy' 'torch attention'; do need whole "$rate"; done
+for rate in "${rates[@]}"; do need whole "$rate"; done
 
 mkdir "$scratch/bare"
 for name in bash timeout uname ldd head sed grep awk tr cat mkdir dirname; do
