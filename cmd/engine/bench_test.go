@@ -26,7 +26,8 @@ func TestBenchModel(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got.out)
 		}
 	}
-	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "tg2 x3") {
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "tg2 x3") ||
+		strings.Count(string(text), "<rect") != 3 {
 		t.Error("the page:", err)
 	}
 	got = invoke(t, "", "bench", "compare", result, result, "--least", "0.99")

@@ -100,8 +100,9 @@ func (r *Result) WritePage(to io.Writer) error {
 	return page.Execute(to, struct {
 		*Result
 		Plots  []plot
+		Charts []*chart
 		Shares bool
-	}{r, plots, shares})
+	}{r, plots, r.charts(), shares})
 }
 
 // percent words a share.
@@ -131,7 +132,16 @@ load {{printf "%.1f" .Machine.LoadAtRun}}
 <td>{{if .Samples}}± {{printf "%.2f" .Spread}}{{end}}</td><td>{{.Unit}}</td>
 {{- if $.Shares}}<td>{{if .Share}}{{percent .Share}}{{end}}</td>{{end}}</tr>
 {{end}}</table>
-{{range .Plots}}<figure><figcaption>{{.Title}}</figcaption>
+{{range .Charts}}<figure><figcaption>{{.Unit}}</figcaption>
+<svg viewBox="0 0 640 {{printf "%.0f" .Height}}" role="img" aria-label="{{.Unit}}">
+<g font-size="11" fill="currentColor">{{range .Bars}}
+<text x="264" y="{{printf "%.1f" .Text}}" text-anchor="end">{{.Name}}</text>
+<rect x="270" y="{{printf "%.1f" .Y}}" width="{{printf "%.1f" .Width}}" height="14" fill="#2a7ae2"/>
+{{- if .Spread}}<path d="M0 0H{{printf "%.1f" .Length}}" stroke="currentColor" stroke-width="2"
+transform="translate({{printf "%.1f" .From}} {{printf "%.1f" .Middle}})"/>{{end}}
+<text x="580" y="{{printf "%.1f" .Text}}">{{printf "%.2f" .Value}}</text>{{end}}</g>
+</svg></figure>
+{{end}}{{range .Plots}}<figure><figcaption>{{.Title}}</figcaption>
 <svg viewBox="-50 -12 640 250" role="img" aria-label="{{.Title}}">
 <g stroke="#8884" fill="none">{{range .Lines}}<path d="M0 {{printf "%.1f" .At}}H560"/>{{end}}</g>
 <g font-size="11" fill="currentColor">
