@@ -130,12 +130,12 @@ func (c *adminClient) call(ctx context.Context, method, path string, body, to an
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return c.broken(watched, "no instance answers at "+c.address, err)
+		return c.broken(request, "no instance answers at "+c.address, err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, admin.MaxBody))
 	if err != nil {
-		return c.broken(watched, "read the answer of "+c.address, err)
+		return c.broken(request, "read the answer of "+c.address, err)
 	}
 	if response.StatusCode != http.StatusOK {
 		var failure admin.Failure
@@ -150,11 +150,16 @@ func (c *adminClient) call(ctx context.Context, method, path string, body, to an
 // errMute is why a call was given up whose instance answers nothing.
 var errMute = errors.New("it answers nothing")
 
-// broken says why a call has no answer.
-func (c *adminClient) broken(ctx context.Context, what string, err error) error {
-	if context.Cause(ctx) == errMute {
+// broken says why a call has no answer. A process that goes on later reads what was asked of it.
+func (c *adminClient) broken(r *http.Request, what string, err error) error {
+	if context.Cause(r.Context()) == errMute {
+		later := ""
+		if r.Method != http.MethodGet && r.URL.Path != "/explain" {
+			later = "; if it goes on, it may still do what this command asked for"
+		}
 		return unreachable(fmt.Errorf("the instance at %s takes connections and answers nothing "+
-			"for %v: it is stopped or hangs; --timeout waits longer", c.address, c.silence))
+			"for %v: it is stopped or hangs; --timeout waits longer%s", c.address, c.silence,
+			later))
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op

@@ -25,6 +25,12 @@ func TestAdminSilence(t *testing.T) {
 			!strings.Contains(got.err, "--timeout") {
 			t.Errorf("%s: %+v", command, got)
 		}
+		changes := map[string]bool{"reload": true, "drain": true, "instances leave a": true,
+			"policy rollback": true, "policy unload a": true,
+			"policy load builtin:fcfs": true}[command]
+		if strings.Contains(got.err, "it may still do what this command asked") != changes {
+			t.Errorf("%s, which changes something (%v): %s", command, changes, got.err)
+		}
 		if got = invoke(t, "", append(args, "--timeout", "0s")...); got.code != exitUsage {
 			t.Errorf("%s without a time: %+v", command, got)
 		}
