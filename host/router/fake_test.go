@@ -180,6 +180,14 @@ func (f *fakeInstance) set(change func()) {
 // fleet is a router that has met its instances.
 func fleet(t *testing.T, prefill, decode []*fakeInstance) *Router {
 	t.Helper()
+	r := unmet(t, prefill, decode)
+	r.checkAll(t.Context())
+	return r
+}
+
+// unmet is a router that has asked none of its instances yet.
+func unmet(t *testing.T, prefill, decode []*fakeInstance) *Router {
+	t.Helper()
 	endpoints := func(list []*fakeInstance) (out []Endpoint) {
 		for _, f := range list {
 			out = append(out, Endpoint{Name: f.who.Name, URL: f.server.URL})
@@ -191,6 +199,5 @@ func fleet(t *testing.T, prefill, decode []*fakeInstance) *Router {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.checkAll(t.Context())
 	return r
 }

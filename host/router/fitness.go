@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kvrelay/engine/host/openai"
@@ -114,21 +115,33 @@ func (r *Router) disown(ctx context.Context, at placement.Instance, err error) e
 
 // note keeps why the latest check of an instance failed; nil ends that. It reports whether the
 // instance is found not to be one to place on, as it was not before, or not for that reason: so
-// much is worth a word although it was down already.
-func (r *Router) note(role placement.Role, name string, err error) (odd bool) {
+// much is worth a word although it was down already. The lock is held.
+func (r *Router) note(key string, err error) (odd bool) {
 	if errors.Is(err, context.Canceled) {
 		return false // Whoever asked has gone.
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := instanceKey(role, name)
-	if _, listed := r.urls[role][name]; err != nil && listed {
-		before := r.refusals[key]
-		r.refusals[key] = err
-		return unusable(err) && (before == nil || before.Error() != err.Error())
+	if err == nil || !r.listed(key) {
+		delete(r.refusals, key)
+		return false
 	}
-	delete(r.refusals, key)
-	return false
+	before := r.refusals[key]
+	r.refusals[key] = err
+	return unusable(err) && (before == nil || reason(before) != reason(err))
+}
+
+// listed reports whether there is an instance of that key. The lock is held.
+func (r *Router) listed(key string) bool {
+	return slices.ContainsFunc(r.pool.Snapshot(), func(i placement.Instance) bool {
+		return instanceKey(i.Role, i.Name) == key
+	})
+}
+
+// reason is an error without whom it was found to fit: any instance of a kind says the same of it.
+func reason(err error) string {
+	if odd, ok := errors.AsType[*misfit](err); ok {
+		return odd.because
+	}
+	return err.Error()
 }
 
 // state words what is known of an instance. The lock is held.

@@ -48,10 +48,15 @@ func (f *forward) run(ctx context.Context) error {
 			return nil
 		}
 		if err := f.placeSoon(ctx, last != nil); err != nil {
-			if last != nil {
-				return f.wire(last) // Why says more than that nobody is left.
+			if last != nil { // Why says more than that nobody is left.
+				f.router.options.Log.Warn("no instance is left for the request", "id", f.id,
+					"lost", f.decode, "tokens", len(f.emitted), "error", last)
+				return f.wire(last)
 			}
-			return generation.Errorf(generation.CodeNoDecode, "%v", err)
+			return f.wire(err)
+		}
+		if last != nil {
+			f.moved(last)
 		}
 		had := len(f.emitted)
 		err := f.attempt(ctx)
@@ -67,10 +72,6 @@ func (f *forward) run(ctx context.Context) error {
 		}
 		f.tries++
 		last = err
-		f.moved(err)
-		f.router.options.Watch.Retried(reasonOf(err))
-		f.router.options.Log.Warn("request goes on on another instance", "id", f.id,
-			"instance", f.ticket.Instance(placement.Decode), "tokens", len(f.emitted), "error", err)
 		f.settle(func() { f.ticket.Exclude(placement.Decode) })
 	}
 }
@@ -130,6 +131,9 @@ func (f *forward) place() (err error) {
 		if err = place(&f.ticket); errors.Is(err, placement.ErrTried) {
 			f.ticket.Forgive()
 			err = place(&f.ticket)
+		}
+		if errors.Is(err, placement.ErrNoDecode) {
+			err = f.router.nobody()
 		}
 		f.find()
 	})
@@ -263,25 +267,4 @@ func (f *forward) lost(ctx context.Context, role placement.Role, err error) erro
 	}
 	_ = f.router.look(ctx, role, name) // What it finds is noted.
 	return err
-}
-
-// wire words an error for the API.
-func (f *forward) wire(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	if fault, ok := errors.AsType[*openai.Error](err); ok {
-		return &generation.Error{Code: generation.Code(fault.Code), Message: fault.Message,
-			Param: fault.Param, RetryAfter: fault.RetryAfter}
-	}
-	if g, ok := errors.AsType[*generation.Error](err); ok {
-		return g
-	}
-	if unusable(err) {
-		return generation.Errorf(generation.CodeTransferFailed,
-			"decode instance %s is not used after %d tokens: %v", f.decode, len(f.emitted), err)
-	}
-	return generation.Errorf(generation.CodeTransferFailed,
-		"decode instance %s was lost after %d tokens: an instance did not answer: %v",
-		f.decode, len(f.emitted), err)
 }

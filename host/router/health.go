@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"maps"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"testing/fstest"
 	"time"
@@ -77,7 +75,14 @@ func (r *Router) check(ctx context.Context, role placement.Role, name string) {
 		return
 	}
 	var down bool
-	r.settle(func(p *placement.Pool) { down = p.Failed(role, name) })
+	var out []aside
+	r.settle(func(p *placement.Pool) {
+		if down = p.Failed(role, name); down {
+			delete(r.speaks, instanceKey(role, name))
+			out = r.align()
+		}
+	})
+	r.tellAside(out)
 	if down {
 		r.options.Log.Warn("instance is down", "instance", name, "role", role.String(), "error",
 			err)
@@ -109,12 +114,24 @@ func (r *Router) look(ctx context.Context, role placement.Role, name string) err
 	if err == nil {
 		err = r.meet(ctx, role, name, who)
 	}
-	odd := r.note(role, name, err)
-	if err == nil {
-		r.works(role, name, openai.FromMilliseconds(who.Stalled))
-	}
-	var changed bool
+	return r.conclude(role, name, who, err)
+}
+
+// conclude takes what a check has found, and returns why the instance is not used.
+func (r *Router) conclude(role placement.Role, name string, who openai.Instance, err error) error {
+	var odd, changed bool
+	var out []aside
 	r.settle(func(p *placement.Pool) {
+		key := instanceKey(role, name)
+		if err == nil {
+			err = r.fits(key, who) // Others may have answered meanwhile.
+		}
+		_, apart := errors.AsType[*misfit](err)
+		if _, was := errors.AsType[*misfit](r.refusals[key]); err != nil && !apart &&
+			(was || gone(err)) {
+			delete(r.speaks, key)
+		}
+		odd = r.note(key, err)
 		switch {
 		case gone(err):
 			changed = p.Gone(role, name)
@@ -122,17 +139,22 @@ func (r *Router) look(ctx context.Context, role placement.Role, name string) err
 			changed = p.Healthy(role, name, placement.Report{Waiting: who.Waiting,
 				Running: who.Running})
 		}
+		out = r.align()
 	})
+	if err == nil {
+		r.works(role, name, openai.FromMilliseconds(who.Stalled))
+	}
 	switch {
-	case changed && err != nil:
-		r.options.Log.Warn("instance is down", "instance", name, "role", role.String(), "error",
-			err)
 	case odd:
 		r.options.Log.Warn("instance is not used", "instance", name, "role", role.String(), "error",
+			err)
+	case changed && err != nil:
+		r.options.Log.Warn("instance is down", "instance", name, "role", role.String(), "error",
 			err)
 	case changed:
 		r.options.Log.Info("instance is up", "instance", name, "role", role.String())
 	}
+	r.tellAside(out)
 	return err
 }
 
@@ -149,28 +171,21 @@ func gone(err error) bool {
 	return ok && dial.Op == "dial" && !dial.Timeout()
 }
 
-// meet remembers who an instance is, learns the model from the first, and refuses one that could
-// not hand requests over to those met before.
+// meet remembers who an instance is, learns the model from the first of the kind that is used, and
+// refuses one that could not hand requests over to those.
 func (r *Router) meet(ctx context.Context, role placement.Role, name string,
 	who openai.Instance) error {
 	key := instanceKey(role, name)
 	r.mu.Lock()
-	before, met := r.known[key]
-	had := r.model
+	leads := r.fits(key, who) == nil
+	model := r.model
 	r.mu.Unlock()
-	model := had
-	if met && before.Compat == who.Compat && model != nil {
-		return nil
-	}
-	if model != nil && model.Instance.Compat != who.Compat {
-		if r.othersOf(key, model.Instance.Compat) {
-			return &misfit{model.Instance, r.differences(who, model.Instance)}
-		}
-		model = nil // The last of its kind is gone: the instances serve another model now.
-	}
-	if model == nil {
+	if leads && (model == nil || model.Instance.Compat != who.Compat) {
 		var err error
 		if model, err = r.learn(ctx, r.url(role, name), who); err != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.speaks, key) // Others shall not wait for a model that it does not tell.
 			return err
 		}
 		r.options.Log.Info("model learned", "instance", name, "model", who.Models[0],
@@ -178,41 +193,23 @@ func (r *Router) meet(ctx context.Context, role placement.Role, name string,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if first := r.model; first != had && first.Instance.Compat != who.Compat {
-		return errors.New("another instance was met meanwhile: " + first.Instance.Name)
-	}
 	stays := func(i placement.Instance) bool { return i.Role == role && i.Name == name }
-	if slices.ContainsFunc(r.pool.Snapshot(), stays) { // It may have been taken out meanwhile.
-		r.known[key], r.model = who, model
+	if !slices.ContainsFunc(r.pool.Snapshot(), stays) {
+		return nil // It was taken out meanwhile.
 	}
+	r.known[key], r.speaks[key] = who, true
+	if err := r.fits(key, who); err != nil {
+		return err
+	}
+	if r.model != nil && r.model.Instance.Compat == who.Compat {
+		return nil
+	}
+	if !leads {
+		delete(r.speaks, key)
+		return errors.New("the instances in use changed meanwhile: it is asked again")
+	}
+	r.model = model
 	return nil
-}
-
-// othersOf reports whether an instance other than key was met with that digest.
-func (r *Router) othersOf(key, compat string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for k, who := range r.known {
-		if k != key && who.Compat == compat {
-			return true
-		}
-	}
-	return false
-}
-
-// differences names what two instances do not have in common, and what mends it.
-func (r *Router) differences(a, b openai.Instance) string {
-	var list []string
-	for _, key := range slices.Sorted(maps.Keys(a.Parts)) {
-		if here, there := a.Parts[key], b.Parts[key]; here != there {
-			list = append(list, key+" is "+here+" here and "+there+" there"+
-				r.options.Mend(key, here, there))
-		}
-	}
-	if len(list) == 0 {
-		return "their compatibility digests differ"
-	}
-	return strings.Join(list, "; ")
 }
 
 // learn fetches the tokenizer's files.

@@ -122,6 +122,7 @@ func (r *Router) Drain(role placement.Role, name string, draining bool) error {
 	if !known {
 		return unknownInstance(role, name)
 	}
+	r.hurry() // Instances of another kind may serve now.
 	return nil
 }
 
@@ -143,10 +144,7 @@ func (r *Router) adopt(next *roster) error {
 	all := r.pool.Snapshot()
 	r.mu.Unlock()
 	r.options.Watch.Instances(all)
-	select {
-	case r.changed <- struct{}{}:
-	default: // Run has been told already.
-	}
+	r.hurry()
 	return nil
 }
 
@@ -167,6 +165,7 @@ func (r *Router) locate(role placement.Role, list []Endpoint) {
 	for name, url := range r.urls[role] {
 		if urls[name] != url {
 			delete(r.known, instanceKey(role, name))
+			delete(r.speaks, instanceKey(role, name))
 			delete(r.refusals, instanceKey(role, name))
 		}
 	}

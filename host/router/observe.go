@@ -33,8 +33,16 @@ func (f *forward) track() string {
 	return cmp.Or(f.ask.RequestID, f.ask.ID, f.id)
 }
 
-// moved tells that the request goes on elsewhere.
+// moved tells that the request goes on, after an error on the instance that it had, where it was
+// placed now.
 func (f *forward) moved(err error) {
 	f.router.options.Ring.Add(trace.Event{Name: "goes elsewhere", Track: f.track(),
 		At: time.Now(), Note: err.Error(), Tokens: len(f.emitted)})
+	f.router.options.Watch.Retried(reasonOf(err))
+	next, text := f.ticket.Instance(placement.Decode), "request goes on on another instance"
+	if next == f.decode {
+		text = "request is tried again on the same instance"
+	}
+	f.router.options.Log.Warn(text, "id", f.id, "instance", f.decode, "next", next,
+		"tokens", len(f.emitted), "error", err)
 }

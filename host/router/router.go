@@ -76,6 +76,8 @@ type Router struct {
 	model  *Model
 	known  map[string]openai.Instance // by role/name, what each last said
 	asking map[string]bool            // by role/name, whom Run asks now
+	speaks map[string]bool            // by role/name, who answers who it is, fit or not
+	led    string                     // the digest of the kind that was used at the latest check
 	// refusals tell, by role/name, why the latest check failed of those whose did.
 	refusals map[string]error
 	changed  chan struct{} // Run is to ask the instances now
@@ -93,7 +95,7 @@ func New(o Options) (*Router, error) {
 		o.Mend = func(string, string, string) string { return "" }
 	}
 	r := &Router{options: o, known: map[string]openai.Instance{},
-		asking: map[string]bool{}, refusals: map[string]error{},
+		asking: map[string]bool{}, speaks: map[string]bool{}, refusals: map[string]error{},
 		changed: make(chan struct{}, 1), closing: make(chan struct{}),
 		made: time.Now(),
 		urls: map[placement.Role]map[string]string{placement.Prefill: {}, placement.Decode: {}},
@@ -160,7 +162,7 @@ func (r *Router) Ready() *openai.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.pool.Ready() {
-		return openai.Errorf(openai.CodeNoHealthyDecode, "", "no decode instance answers")
+		return r.nobody()
 	}
 	if r.model == nil {
 		return openai.Errorf(openai.CodeModelLoading, "", "no instance has told its model yet")
