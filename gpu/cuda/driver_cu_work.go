@@ -9,6 +9,7 @@ import (
 
 	"gorgonia.org/cu"
 
+	"github.com/kvrelay/engine/gpu"
 	"github.com/kvrelay/engine/gpu/cuda/driver"
 	"github.com/kvrelay/engine/gpu/cuda/drv"
 )
@@ -171,5 +172,14 @@ func (d *cuDriver) Multiply(p driver.Product, s driver.Stream) error {
 	if d.noBlas != nil {
 		return d.noBlas
 	}
-	return d.products.Multiply(p, s)
+	err := d.products.Multiply(p, s)
+	if !errors.Is(err, gpu.ErrLost) {
+		return err
+	}
+	// The library has one code for a launch that the driver refused and for a device that is lost.
+	// The driver answers all calls in the context with an error in the second case alone.
+	if _, _, asked := d.Available(); asked == nil {
+		return fmt.Errorf("%w, and the device goes on: %s", driver.ErrRefused, err)
+	}
+	return err
 }

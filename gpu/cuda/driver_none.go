@@ -13,6 +13,6 @@ func Built() bool { return false }
 
 // OpenDriver refuses: this binary has no CUDA in it.
 func OpenDriver(int) (*driver.Driver, error) {
-	return nil, fmt.Errorf("%w: this binary was built without CUDA; build it with \"make cuda\" "+
-		"(-tags cuda), or set backend.kind to \"cpu\"", driver.ErrNoDevice)
+	return nil, fmt.Errorf("%w: this binary was built without CUDA; build it with \"make cuda\", "+
+		"or set backend.kind to \"cpu\"", driver.ErrNoDevice)
 }

@@ -22,6 +22,12 @@ type lane struct {
 	borrowed bool
 	far      bool // borrowed from another device
 
+	// handle is what the lane was lent by; of is the lane of this very device that was borrowed,
+	// and holders counts both ends of one: the last frees its memory. Nil and 0 of other lanes.
+	handle  driver.ShareHandle
+	of      *lane
+	holders int
+
 	users int // calls and copies under way
 }
 
@@ -77,6 +83,30 @@ func (s *lanes) remove(number int) *lane {
 		s.idle.Wait()
 	}
 	return l
+}
+
+// ours is the other end of a lane that this device lent by a handle; nil: it lent none.
+func (s *lanes) ours(h driver.ShareHandle, bytes int) *lane {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.byNumber {
+		if l.holders > 0 && l.of == nil && l.handle == h && l.bytes == bytes {
+			l.holders++
+			return &lane{bytes: bytes, device: l.device, borrowed: true, of: l}
+		}
+	}
+	return nil
+}
+
+// alone says of a lane that was removed whether nobody holds its memory any more.
+func (s *lanes) alone(l *lane) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.of != nil {
+		l = l.of
+	}
+	l.holders--
+	return l.holders <= 0
 }
 
 // Identity tells this device apart from every other one; empty where the driver cannot.
@@ -138,16 +168,20 @@ func (d *Device) LendLane(bytes int) (number int, handle []byte, err error) {
 		d.garbage.add(p)
 		return 0, nil, fmt.Errorf("lend %d bytes of device memory: %w", bytes, err)
 	}
-	return d.lanes.add(&lane{bytes: bytes, device: p}), h[:], nil
+	return d.lanes.add(&lane{bytes: bytes, device: p, handle: h, holders: 1}), h[:], nil
 }
 
-// BorrowLane makes a lane of what another process lent, whose device has that identity.
+// BorrowLane makes a lane of what was lent by another process, whose device has that identity, or
+// by this device: a driver opens no handle of its own process, and need not.
 func (d *Device) BorrowLane(handle []byte, bytes int, identity string) (int, error) {
 	var h driver.ShareHandle
 	if len(handle) != len(h) {
 		return 0, fmt.Errorf("%w: a handle of %d bytes", driver.ErrRefused, len(handle))
 	}
 	copy(h[:], handle)
+	if l := d.lanes.ours(h, bytes); l != nil {
+		return d.lanes.add(l), nil
+	}
 	l := &lane{bytes: bytes, borrowed: true, far: identity != d.Identity()}
 	err := d.bound(func() (err error) {
 		l.device, err = d.driver.OpenShared(h)
@@ -170,10 +204,10 @@ func (d *Device) DetachLane(number int) error {
 	switch {
 	case l.host != nil:
 		err = d.bound(func() error { return d.driver.Unregister(l.host) })
-	case l.borrowed:
+	case l.borrowed && l.of == nil:
 		return d.bound(func() error { return d.driver.CloseShared(l.device) })
 	}
-	if l.device != 0 {
+	if l.device != 0 && d.lanes.alone(l) {
 		d.garbage.add(l.device)
 	}
 	return err

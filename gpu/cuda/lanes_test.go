@@ -267,6 +267,47 @@ func TestLaneSaysWhatItIs(t *testing.T) {
 	}
 }
 
+// TestLaneOfOneProcess: a sender and a receiver on one device share a lane without a handle being
+// opened, which the driver refuses within one process. Whichever end lets go first, the other keeps
+// the memory, and the last gives it back.
+func TestLaneOfOneProcess(t *testing.T) {
+	other := meet(t, "device", 3, mutant{})
+	want := handOver(other)
+	other.close()
+	for _, lenderFirst := range []bool{false, true} {
+		d, state := open(t, cuda.Options{}, fake.Options{Seed: 3, Machine: &fake.Machine{}})
+		p := &lanePair{T: t, from: d, to: d, fromState: state, toState: state}
+		var handle []byte
+		var err error
+		p.toLane, handle, err = d.LendLane(laneBytes)
+		p.must(err)
+		p.fromLane, err = d.BorrowLane(handle, laneBytes, d.Identity())
+		p.must(err)
+		if got := handOver(p); !bytes.Equal(got, want) {
+			t.Error("other bytes arrived")
+		}
+		if _, err := d.BorrowLane(handle, 2*laneBytes, d.Identity()); err == nil {
+			t.Error("borrowed more than was lent")
+		}
+		first, last := p.fromLane, p.toLane
+		if lenderFirst {
+			first, last = last, first
+		}
+		word, got := []byte("still there"), make([]byte, 11)
+		p.must(d.DetachLane(first))
+		p.must(d.PokeLane(last, 0, word))
+		p.must(d.PeekLane(last, 0, got))
+		if !bytes.Equal(got, word) {
+			t.Errorf("%q", got)
+		}
+		p.must(d.DetachLane(last))
+		if _, err := d.BorrowLane(handle, laneBytes, d.Identity()); err == nil {
+			t.Error("borrowed what is gone")
+		}
+		p.must(d.Close())
+	}
+}
+
 // TestLanesRefuse: what does not fit a lane, a lane that is gone, memory that cannot be registered
 // or lent, another machine's device. Nothing stays under way.
 func TestLanesRefuse(t *testing.T) {

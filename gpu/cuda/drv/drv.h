@@ -2,6 +2,9 @@
 #ifndef ENGINE_DRV_H
 #define ENGINE_DRV_H
 
+#if defined(__has_include) && !__has_include(<cuda.h>)
+#error "-tags cuda needs the flags that make cuda gives to cgo: run make cuda"
+#endif
 #include <cuda.h>
 
 enum { ENGINE_PARAMS = 64 };

@@ -12,7 +12,10 @@ static bool is_device(int d) {
   return d >= 0 && d < static_cast<int>(machine().devices.size());
 }
 
-EXPORT int cuInit(unsigned) { return machine().devices.empty() ? kNoDevice : 0; }
+EXPORT int cuInit(unsigned) {
+  if (!machine().faults.known) return kInvalidValue;
+  return machine().devices.empty() ? kNoDevice : 0;
+}
 
 EXPORT int cuDriverGetVersion(int* version) {
   *version = 13000;

@@ -14,18 +14,23 @@ static int64_t setting(const char* name, int64_t otherwise) {
   return text && *text ? strtoll(text, nullptr, 10) : otherwise;
 }
 
-// plant reads "allocation=3,launch=10,lost=25".
-static void plant(Faults* f, const char* text) {
+// plant reads "allocation=3,launch=10,lost=25", and says whether it knows all of it.
+static bool plant(Faults* f, const char* text) {
   for (const char* at = text; at && *at;) {
     const auto is = [&](const char* name) { return strncmp(at, name, strlen(name)) == 0; };
-    const char* equals = strchr(at, '=');
-    const int64_t n = equals ? strtoll(equals + 1, nullptr, 10) : 0;
-    if (is("allocation=")) f->allocation = n;
-    if (is("launch=")) f->launch = n;
-    if (is("lost=")) f->lost = n;
-    at = strchr(at, ',');
-    if (at) at++;
+    int64_t* to = is("allocation=") ? &f->allocation
+                  : is("launch=")   ? &f->launch
+                  : is("lost=")     ? &f->lost
+                                    : nullptr;
+    if (!to) return false;
+    char* end;
+    const char* digits = strchr(at, '=') + 1;
+    const int64_t n = strtoll(digits, &end, 10);
+    if (end == digits || n < 0 || (*end && *end != ',')) return false;
+    *to = n;
+    at = *end ? end + 1 : end;
   }
+  return true;
 }
 
 Machine::Machine() {
@@ -43,7 +48,12 @@ Machine::Machine() {
     devices[i].peers.assign(devices.size(), false);
     defaults[i].device = static_cast<int>(i);
   }
-  plant(&faults, getenv("ENGINE_EMULATOR_FAULTS"));
+  const char* wanted = getenv("ENGINE_EMULATOR_FAULTS");
+  faults.known = plant(&faults, wanted);
+  if (!faults.known) {
+    fprintf(stderr, "emulated driver: ENGINE_EMULATOR_FAULTS=%s: want allocation=N, launch=N or "
+            "lost=N, with commas between them\n", wanted);
+  }
 }
 
 Machine& machine() {
@@ -88,13 +98,7 @@ EXPORT int engine_emulator_control(const char* command) {
     machine().seed = machine().random_state = static_cast<uint32_t>(atoi(command + 5));
     return 0;
   }
-  for (const char* known : {"allocation=", "launch=", "lost="}) {
-    if (strncmp(command, known, strlen(known)) == 0) {
-      emulator::plant(&machine().faults, command);
-      return 0;
-    }
-  }
-  return 1;
+  return emulator::plant(&machine().faults, command) ? 0 : 1;
 }
 
 // engine_emulator_seconds is the virtual time at which the last work so far ended.

@@ -134,6 +134,7 @@ struct Device {
 
 // Fault is a planted failure: it happens at the call so many calls from now; 0 is never.
 struct Faults {
+  bool known = true;  // that is: what the environment asks for is one of these
   int64_t allocation = 0, launch = 0, lost = 0;
 };
 
