@@ -99,7 +99,7 @@ func checkFile(ctx context.Context, w io.Writer, cfg *config.Config, notes []con
 	}
 	device, bad := checkDevice(cfg)
 	if problems = append(problems, bad...); bad == nil {
-		tick(w, "device", device)
+		device.print(w, "device")
 	}
 	if files := cfg.API.TLS; files.CertFile != "" {
 		bad = checkCertificate(cfg)

@@ -7,10 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/kvrelay/engine/gpu"
+	"github.com/kvrelay/engine/gpu/cpu"
 	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/model"
 	"github.com/kvrelay/engine/host/model/embedded"
-	"github.com/kvrelay/engine/host/model/safetensors"
 	"github.com/kvrelay/engine/host/tokenizer"
 )
 
@@ -40,8 +41,9 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 	if err != nil {
 		return refuse("this model's tokenizer cannot be used", err)
 	}
-	if err := checkWeights(at); err != nil {
-		return refuse("this model's weights cannot be read", err)
+	types, err := survey(at, modelOptions(cfg))
+	if err != nil {
+		return refuse("this model's weights cannot be loaded", err)
 	}
 	if most := cfg.Model.MaxModelLen; most.Set && most.Value > about.Context {
 		wrong = cfg.At("model.max_model_len")
@@ -73,27 +75,42 @@ func checkModel(cfg *config.Config) (line string, problems []config.Problem) {
 	if len(drafts) > 0 {
 		parts = append(parts, plural(len(drafts), "draft")+" ok")
 	}
-	switch _, err := tok.ChatTemplate(""); {
-	case err == nil:
-		parts = append(parts, "chat template ok")
-	case errors.Is(err, tokenizer.ErrNoTemplate):
-		parts = append(parts, "no chat template")
-	default:
-		parts = append(parts, "chat refused: "+err.Error())
+	parts = append(parts, chatWords(tok))
+	if idle := idleActivations(cfg, cpu.NumericsWith(deviceOptions(cfg), types)); idle != "" {
+		parts = append(parts, idle)
 	}
 	return strings.Join(parts, ", "), nil
 }
 
-// checkWeights reads the headers of the weight files: that all are there, whole and in order.
-func checkWeights(at place) error {
-	if at.path == "" || model.IsGGUF(at.path) {
-		return nil // They are part of the binary, or were read with the rest of the file.
+// chatWords says whether the model can chat.
+func chatWords(tok *tokenizer.Tokenizer) string {
+	switch _, err := tok.ChatTemplate(""); {
+	case err == nil:
+		return "chat template ok"
+	case errors.Is(err, tokenizer.ErrNoTemplate):
+		return "no chat template"
+	default:
+		return "chat refused: " + err.Error()
 	}
-	w, err := safetensors.Open(at.path)
-	if err != nil {
-		return err
+}
+
+// survey reads the headers of the weight files: that all tensors are there, as loading wants them.
+func survey(at place, o model.Options) (types []gpu.DType, err error) {
+	if at.path == "" {
+		return model.SurveyFS(embedded.FS(), o)
 	}
-	return w.Close()
+	return model.Survey(at.path, o)
+}
+
+// idleActivations says where backend.activations = "bf16" does nothing: the model has no weights
+// that such activations meet. numerics is the class that it is computed in. "": it does something.
+func idleActivations(cfg *config.Config, numerics string) string {
+	if cfg.Backend.Kind != "cpu" || cfg.Backend.Activations != "bf16" ||
+		numerics == cpu.NumericsBF16 || numerics == cpu.NumericsBF16Int8 {
+		return ""
+	}
+	return "backend.activations = \"bf16\" does nothing: this model has no weights in bf16; " +
+		"its numerics class is " + numerics
 }
 
 // checkServing checks what the file says about serving the models, the main one first: a template

@@ -54,6 +54,8 @@ func TestCUDAWithoutDriver(t *testing.T) {
 	}{
 		{"", []string{"version"}, 0, "cpu, cuda"},
 		{"", []string{"config", "check", "-c", file}, 0, "is valid"},
+		{"", []string{"config", "check", "-c", file}, 0,
+			"\n! device        cuda, number 0: this machine does not have it"},
 		{"", []string{"policy", "check", "builtin:fcfs"}, 0, "descriptor"},
 		{"", []string{"run", "--backend", "cpu", "--temperature", "0", "--max-tokens", "4",
 			"In the beginning"}, 0, "4 tokens"},
@@ -192,7 +194,8 @@ func TestCUDAFaults(t *testing.T) {
 	driver := emulatedDriver(t)
 	c := embeddedGolden().cases(t)[0]
 	body := greedy.with(fields{"prompt": c.PromptIDs, "return_token_ids": true})
-	for fault, lost := range map[string]bool{"launch=900": false, "lost=3000": true} {
+	for fault, lost := range map[string]bool{"launch=20": false, "launch=40": false,
+		"launch=900": false, "lost=3000": true} {
 		t.Run(fault, func(t *testing.T) {
 			n := prepareNode(t, "[backend]\nkind = \"cuda\"\n[node]\nrole = \"all\"\n")
 			n.process = launchCUDA(t, driver, []string{"ENGINE_EMULATOR_FAULTS=" + fault},

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/kvrelay/engine/gpu"
 	"github.com/kvrelay/engine/gpu/cpu"
@@ -20,7 +21,7 @@ func openDevice(cfg *config.Config) (gpu.Device, error) {
 		}
 		return device, nil
 	}
-	driver, _, err := openDriver(cfg)
+	driver, err := openDriver(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -35,30 +36,28 @@ func openDevice(cfg *config.Config) (gpu.Device, error) {
 	return device, nil
 }
 
-// openDriver opens what a CUDA device is made of. Where it cannot be had, key is the setting that
-// asks for it.
-func openDriver(cfg *config.Config) (d *driver.Driver, key string, err error) {
-	if cfg.Model.DType == "f32" {
-		return nil, "model.dtype", fmt.Errorf("backend.kind = %q keeps weights in bf16 or f16: "+
-			"model.dtype = %q cannot be had there", cfg.Backend.Kind, cfg.Model.DType)
+// openDriver opens what a CUDA device is made of.
+func openDriver(cfg *config.Config) (*driver.Driver, error) {
+	d, err := cuda.OpenDriver(cfg.Backend.Device)
+	if err != nil {
+		return nil, fmt.Errorf("backend.kind = %q, device %d: %w", cfg.Backend.Kind,
+			cfg.Backend.Device, err)
 	}
-	if d, err = cuda.OpenDriver(cfg.Backend.Device); err != nil {
-		return nil, "backend.kind", fmt.Errorf("backend.kind = %q, device %d: %w",
-			cfg.Backend.Kind, cfg.Backend.Device, err)
-	}
-	return d, "", nil
+	return d, nil
 }
 
 // checkDevice says, in the words of openDevice, what this binary or this machine lacks of what the
-// file asks for. A file for GPUs is often checked where there is none: that is told, and no fault.
-func checkDevice(cfg *config.Config) (line string, problems []config.Problem) {
+// file asks for. A file for GPUs is often checked where there is none: that is a warning, and no
+// fault.
+func checkDevice(cfg *config.Config) (found finding, problems []config.Problem) {
 	key, line, err := "backend.isa", "", error(nil)
 	switch {
 	case cfg.Node.Role == config.RoleRouter:
-		return "none: a router computes nothing", nil
+		return finding{text: "none: a router computes nothing"}, nil
 	case cfg.Backend.Kind == "cuda":
 		line = fmt.Sprintf("cuda, number %d", cfg.Backend.Device)
-		_, key, err = openDriver(cfg)
+		key = "backend.kind"
+		_, err = openDriver(cfg)
 	default:
 		var isa cpu.ISA
 		isa, err = cpu.Check(deviceOptions(cfg))
@@ -66,14 +65,29 @@ func checkDevice(cfg *config.Config) (line string, problems []config.Problem) {
 	}
 	switch {
 	case err == nil:
-		return line, nil
+		return finding{text: line}, nil
 	case cuda.Built() && errors.Is(err, driver.ErrNoDevice):
-		return line + ", which this machine has not: " + err.Error(), nil
+		return finding{text: line + ": this machine does not have it, and \"engine serve\" would " +
+			"not start here: " + err.Error(), warns: true}, nil
 	}
 	wrong := cfg.At(key)
 	wrong.Code, wrong.Message = "E423", "this device cannot be opened here"
 	wrong.Label = err.Error()
-	return "", []config.Problem{wrong}
+	return finding{}, []config.Problem{wrong}
+}
+
+// finding is what the check has to say of a part that is no fault.
+type finding struct {
+	text  string
+	warns bool // it is not as the file wants it, on this machine
+}
+
+func (f finding) print(w io.Writer, name string) {
+	if f.warns {
+		fmt.Fprintf(w, "! %-13s %s\n", name, f.text)
+		return
+	}
+	tick(w, name, f.text)
 }
 
 // memoryOf tells what is free for weights and pages: on the device, where it has memory of its own,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,6 @@ func TestCheckDevice(t *testing.T) {
 	if !cuda.Built() {
 		files["built without CUDA"] = "[backend]\nkind = \"cuda\"\n"
 	}
-	files["cannot be had there"] = "[model]\ndtype = \"f32\"\n[backend]\nkind = \"cuda\"\n"
 	if _, err := cpu.Check(cpu.Options{ISA: cpu.AMX, TDP: true}); err != nil {
 		files["lacks the instructions"] = "[backend]\nisa = \"amx\"\nnumerics = \"tdp\"\n"
 	}
@@ -56,5 +56,30 @@ func TestCheckDevice(t *testing.T) {
 	if got.code != 0 || !strings.Contains(got.out, "device        cpu ") ||
 		!strings.Contains(got.out, ", 3 threads") {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestIdleActivations: activations in bf16 that no weights of the model meet are told by the check
+// and by serve, with the class that results, and by neither where they matter.
+func TestIdleActivations(t *testing.T) {
+	for dtype, wants := range map[string]string{
+		"f32": "numerics class is fma", "bf16": "",
+	} {
+		text := fmt.Sprintf("[model]\ndtype = %q\n[backend]\nactivations = \"bf16\"\n"+
+			"[node]\nrole = \"all\"\n", dtype)
+		n := prepareNode(t, text)
+		const does = "does nothing: this model has no weights in bf16"
+		got := invoke(t, "", "config", "check", "-c", n.file)
+		if got.code != 0 || strings.Contains(got.out, does) != (wants != "") ||
+			!strings.Contains(got.out, wants) {
+			t.Errorf("%s: %+v", dtype, got)
+		}
+		n.process = launch(t, "serve", "-c", n.file, "--until-eof")
+		n.awaitReady()
+		n.stop()
+		if said := n.process.err.String(); strings.Contains(said, does) != (wants != "") ||
+			!strings.Contains(said, wants) {
+			t.Errorf("%s: serve says %s", dtype, said)
+		}
 	}
 }

@@ -136,3 +136,49 @@ func TestQuantize(t *testing.T) {
 		t.Errorf("beside the file: %v %v", files, err)
 	}
 }
+
+// TestCheckFindsDamagedGGUF: a file whose numbers do not fit its tensors is refused by the check,
+// by the header alone and in the words of loading.
+func TestCheckFindsDamagedGGUF(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.gguf")
+	got := invoke(t, "", "quantize", "../../host/model/embedded/checkpoint", file)
+	if got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	toml := filepath.Join(t.TempDir(), "engine.toml")
+	text := "[model]\npath = " + quoted(file) + "\n"
+	if err := os.WriteFile(toml, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	damages := map[string][]int{".block_count": {-1, 1}, ".embedding_length": {1, 0}}
+	for key, add := range damages {
+		at := bytes.Index(whole, []byte(key)) + len(key) + 4 // behind the type of the value
+		for _, n := range add {
+			data := bytes.Clone(whole)
+			data[at] += byte(n)
+			if err := os.WriteFile(file, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			checked := invoke(t, "", "config", "check", "-c", toml)
+			if n == 0 {
+				if checked.code != 0 {
+					t.Errorf("the whole file: %+v", checked)
+				}
+				continue
+			}
+			ran := invoke(t, "", "run", "--model", file, "x")
+			if checked.code != exitConfig || ran.code == 0 {
+				t.Fatalf("%s%+d: the check says %+v, run %+v", key, n, checked, ran)
+			}
+			_, words, _ := strings.Cut(checked.err, "^ ")
+			words, _, _ = strings.Cut(words, "\n")
+			if words == "" || !strings.Contains(ran.err, words) {
+				t.Errorf("%s%+d: the check says %q, run %q", key, n, words, ran.err)
+			}
+		}
+	}
+}

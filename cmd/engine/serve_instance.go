@@ -150,6 +150,9 @@ func (i *instance) openEngine(ctx context.Context) error {
 	if i.model, err = loadModel(i.cfg, i.loading); err != nil {
 		return err
 	}
+	if idle := idleActivations(i.cfg, i.model.model.Numerics()); idle != "" {
+		i.log.Warn(idle)
+	}
 	observer := &observer{metrics: i.metrics, log: i.log}
 	var apart plugins.Options
 	if err := policyFolders(i.cfg, &apart, i.log); err != nil {

@@ -122,7 +122,7 @@ func draftAt(path, folder string) (about model.Config, name string, err error) {
 		about, err = model.ReadConfig(files)
 	}
 	if err == nil {
-		err = checkWeights(at)
+		_, err = survey(at, model.Options{})
 	}
 	return about, at.name, err
 }

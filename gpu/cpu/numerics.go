@@ -56,6 +56,11 @@ func (c numericsClass) String() string {
 	return name
 }
 
+// NumericsWith is the class that a device with these options computes weights of some types in.
+func NumericsWith(o Options, types []gpu.DType) string {
+	return numericsClass{o.TDP, o.BF16Activations, !o.FloatActivations}.of(types)
+}
+
 // of is the class that weights of some types are computed in: what the others would be does not
 // show.
 func (c numericsClass) of(types []gpu.DType) string {

@@ -190,7 +190,7 @@ var modelKeys = []row{
 	{
 		table: "backend", key: "device", at: func(c *Config) any { return &c.Backend.Device },
 		def: `0`, least: "0", most: "63",
-		doc: "which GPU of this machine, as its driver counts them; of no use with cpu",
+		doc: "which GPU of this machine, as its driver counts them; 0 with cpu",
 	},
 	{
 		table: "backend", key: "threads", at: func(c *Config) any { return &c.Backend.Threads },

@@ -13,6 +13,7 @@ func (c *checker) together() {
 	c.listeners()
 	c.routerInstances()
 	c.chunks()
+	c.processors()
 	c.tiles()
 	c.roundings()
 	c.cards()
@@ -75,37 +76,6 @@ func (c *checker) decidingPolicies() {
 	p.Active = ""
 	c.definedPolicy("policy.select", p.Select)
 	c.definedPolicy("policy.chunk", p.Chunk)
-}
-
-// tiles wants the order of sums that AMX has where AMX is asked for.
-func (c *checker) tiles() {
-	if b := c.config.Backend; b.ISA == "amx" && b.Numerics != "tdp" && !c.bad["backend.numerics"] {
-		c.report(c.value("backend.isa"), "E203", fmt.Sprintf(
-			"backend.isa is \"amx\", and backend.numerics %q", b.Numerics),
-			`set numerics = "tdp" beside it: the tiles of AMX sum in that order alone`)
-	}
-}
-
-// roundings wants activations in BF16 with the order of sums that has a class for them.
-func (c *checker) roundings() {
-	b := c.config.Backend
-	if b.Activations == "bf16" && b.Numerics == "tdp" && !c.bad["backend.numerics"] {
-		c.report(c.value("backend.activations"), "E203",
-			"backend.activations is \"bf16\", and backend.numerics \"tdp\"",
-			`set numerics = "fma" beside it: tdp splits activations, and never rounds them alone`)
-	}
-}
-
-// cards wants a GPU where nothing but memory of GPUs may carry keys and values.
-func (c *checker) cards() {
-	t := c.config.Transfer.Transports
-	if c.bad["transfer.transports"] || c.config.Backend.Kind == "cuda" || len(t) == 0 ||
-		slices.ContainsFunc(t, func(name string) bool { return name != "ipc" }) {
-		return
-	}
-	c.report(c.value("transfer.transports"), "E203", fmt.Sprintf(
-		"transfer.transports is ipc alone, and backend.kind %q", c.config.Backend.Kind),
-		`add what needs no GPU, such as transports = ["ipc", "shm", "unix", "tcp"]`)
 }
 
 // definedPolicy wants the policy that a key names to be built in or defined.

@@ -86,7 +86,7 @@ func build(
 	}
 	w.digest, w.types = [sha256.Size]byte(l.hash.Sum(nil)), l.types
 	if l.err == nil {
-		l.err = l.unused(b)
+		l.err = unused(b, files, l.taken)
 	}
 	return w, l.err
 }
@@ -144,9 +144,9 @@ func (l *builder) measure(b *blueprint) error {
 
 // unused refuses a checkpoint with tensors that nothing took: it was made for another computation.
 // The frequencies that old files hold follow from the configuration.
-func (l *builder) unused(b *blueprint) error {
-	for _, name := range l.files.Names() {
-		if l.taken[name] || strings.HasSuffix(name, ".rotary_emb.inv_freq") ||
+func unused(b *blueprint, files checkpoint, taken map[string]bool) error {
+	for _, name := range files.Names() {
+		if taken[name] || strings.HasSuffix(name, ".rotary_emb.inv_freq") ||
 			b.Tied && name == "lm_head.weight" {
 			continue
 		}
@@ -161,19 +161,9 @@ func (l *builder) take(name string, shape ...int) (gpu.DType, []byte) {
 	if l.err != nil {
 		return 0, nil
 	}
-	t, ok := l.files.Tensor(name)
-	if !ok {
-		l.err = fmt.Errorf("tensor %q is missing", name)
-		return 0, nil
-	}
-	if !slices.Equal(t.shape, shape) {
-		l.err = fmt.Errorf("tensor %q has shape %v, the configuration makes it %v",
-			name, t.shape, shape)
-		return 0, nil
-	}
-	if !t.usable {
-		l.err = fmt.Errorf("tensor %q is %s; weights may be F32, F16, BF16, Q8_0, Q4_0, Q4_1, "+
-			"Q5_0, Q5_1, Q4_K, Q5_K or Q6_K", name, t.format)
+	t, err := find(l.files, name, shape)
+	if err != nil {
+		l.err = err
 		return 0, nil
 	}
 	data := t.data()
@@ -260,8 +250,8 @@ func (l *builder) norm(b normBlueprint) norm {
 // vector widens a tensor of one dimension.
 func (l *builder) vector(name string, n int) []float32 {
 	dtype, data := l.take(name, n)
-	if l.err == nil && dtype.Quantised() {
-		l.err = fmt.Errorf("tensor %q is %v; a vector may be F32, F16 or BF16", name, dtype)
+	if l.err == nil {
+		l.err = vectorType(name, dtype)
 	}
 	if l.err != nil {
 		return nil
