@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -112,6 +110,12 @@ func (o *benchOptions) flags(cmd *cobra.Command) {
 
 // run measures and saves.
 func (o *benchOptions) run(ctx context.Context, s streams) error {
+	if err := canMake("--json", o.json); err != nil {
+		return err
+	}
+	if err := canMake("--html", o.page); err != nil {
+		return err
+	}
 	measure := o.benchModel.run
 	switch {
 	case o.kernels:
@@ -128,23 +132,5 @@ func (o *benchOptions) run(ctx context.Context, s streams) error {
 		return err
 	}
 	result.When = time.Now()
-	if o.json != "" {
-		if err := result.Save(o.json); err != nil {
-			return fmt.Errorf("save the result: %w", err)
-		}
-		fmt.Fprintf(s.err, "saved %s · compare: engine bench compare %s AFTER.json\n",
-			o.json, o.json)
-	}
-	if o.page == "" {
-		return nil
-	}
-	page, err := os.Create(o.page)
-	if err != nil {
-		return fmt.Errorf("save the page: %w", err)
-	}
-	if err := result.WritePage(page); err != nil {
-		page.Close()
-		return fmt.Errorf("save the page: %w", err)
-	}
-	return page.Close()
+	return o.save(result, s.err)
 }

@@ -81,6 +81,9 @@ func (d *benchDevice) open(isa string) (*cpu.Device, *config.Config, error) {
 	return device, cfg, nil
 }
 
+// classSetting names, in a result's settings, the numerics class that flags and weights led to.
+const classSetting = "numerics-class"
+
 // settings are what a result depends on beside the machine, by the names of the flags.
 func (d *benchDevice) settings() map[string]string {
 	all := map[string]string{"isa": d.isa, "activations": d.activations, "numerics": d.numerics,

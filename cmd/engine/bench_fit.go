@@ -50,6 +50,10 @@ func (o *benchOptions) fit(changed func(flag string) bool) error {
 			measures = name
 		}
 	}
+	if measures != measureKernels && strings.Contains(o.isa, ",") {
+		return usageError("--isa %s: several need --kernels; %s has one", o.isa,
+			measureWords(measures))
+	}
 	o.kvGiven = changed("kv-dtype")
 	for _, name := range slices.Sorted(maps.Keys(benchFlags)) {
 		if of := benchFlags[name]; changed(name) && !slices.Contains(of, measures) {

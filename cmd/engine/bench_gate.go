@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -113,17 +112,6 @@ func (o *benchGate) measureRounds(
 		bar.set(round + 1)
 	}
 	return nil
-}
-
-// measure runs one of the binaries.
-func (o *benchGate) measure(ctx context.Context, binary, file string) (*bench.Result, error) {
-	args := append(append([]string{"bench"}, o.flags...), "--json", file)
-	command := exec.CommandContext(ctx, binary, args...)
-	text, err := command.CombinedOutput()
-	if err != nil {
-		return nil, fmt.Errorf("engine bench: %w: %.1000s", err, text)
-	}
-	return bench.Read(file)
 }
 
 // judge prints the ratios and fails where some are too low.

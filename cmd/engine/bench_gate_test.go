@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,6 +25,25 @@ func TestBenchGate(t *testing.T) {
 	got = invoke(t, "", "bench", "gate", self, "--", "--numerics", "none")
 	if got.code != 1 || !strings.Contains(got.err, "one of: fma, tdp") {
 		t.Errorf("the words of a binary that refuses its flags: %+v", got)
+	}
+	folder := t.TempDir()
+	none := filepath.Join(folder, "none")
+	got = invoke(t, "", "bench", "gate", none)
+	if got.code != 1 || !strings.Contains(got.err, none) ||
+		!strings.Contains(got.err, "name another engine's binary") {
+		t.Errorf("no program: %+v", got)
+	}
+	t.Setenv(asPeer, folder) // Every argument is right, and nothing is saved.
+	silent := filepath.Join(folder, "silent")
+	if err := os.WriteFile(silent+".txt", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if os.Symlink(self, silent) == nil {
+		t.Setenv(asEngine, "")
+		got = invoke(t, "", "bench", "gate", silent)
+		if got.code != 1 || !strings.Contains(got.err, "silent: ended without a result") {
+			t.Errorf("a program that is no engine: %+v", got)
+		}
 	}
 	for want, args := range map[string]string{
 		"needs BEFORE":        "",

@@ -123,10 +123,11 @@ func kernelsOf(
 	k.Label = fmt.Sprintf("%s t%d", d.ISA(), d.Threads())
 	limits := d.Limits(4 * k.Far)
 	k.Limits = bench.Limits(limits)
+	class := d.NumericsOf(k.DTypes)
 	k.Product = func(t gpu.DType, rows int) float64 { return d.Product(limits, t, rows) }
-	r.Machine.Device = d.Name()
+	r.Machine.Device, r.Settings[classSetting] = d.NameIn(class), class
 	r.Rows = append(r.Rows, k.Limits.Rows(k.Label)...)
-	t.limits(d.Name(), k.Limits)
+	t.limits(r.Machine.Device, class, k.Limits)
 	results, err := k.Run(ctx)
 	for _, result := range results {
 		r.Rows = append(r.Rows, result.Rows()...)
@@ -149,7 +150,7 @@ func (t *kernelTable) print(format string, args ...any) {
 }
 
 // limits heads the results of one device.
-func (t *kernelTable) limits(device string, l bench.Limits) {
+func (t *kernelTable) limits(device, class string, l bench.Limits) {
 	short := ""
 	if l.Pairs > 0 {
 		short = fmt.Sprintf("bfloat16 pairs %.0f GFLOP/s, ", l.Pairs/1e9)
@@ -158,7 +159,8 @@ func (t *kernelTable) limits(device string, l bench.Limits) {
 		short += fmt.Sprintf("bfloat16 tiles %.0f GFLOP/s, ", l.Tiles/1e9)
 	}
 	t.print("%s: at most %.0f GFLOP/s, %sint8 dot %.0f GOP/s, second-level cache %.0f GB/s, "+
-		"memory %.1f GB/s", device, l.FMA/1e9, short, l.Dot/1e9, l.Cache/1e9, l.Memory/1e9)
+		"memory %.1f GB/s · numerics %s", device, l.FMA/1e9, short, l.Dot/1e9, l.Cache/1e9,
+		l.Memory/1e9, class)
 	t.print("%11s %9s %5s %9s %5s %6s  %s", "µs", "GFLOP/s", "peak", "GB/s", "peak", "limit",
 		"kernel")
 }

@@ -52,10 +52,15 @@ func (o *benchModel) check() error {
 	if o.repeat < 1 {
 		return usageError("--repeat %d: at least 1", o.repeat)
 	}
-	for _, list := range [][]int{o.prompts, o.generate, o.batches, o.depths} {
+	for _, batch := range o.batches {
+		if batch < 1 {
+			return usageError("--batch %d: at least 1 sequence", batch)
+		}
+	}
+	for _, list := range [][]int{o.prompts, o.generate, o.depths} {
 		for _, n := range list {
 			if n < 0 {
-				return usageError("%d: lengths and batches are not negative", n)
+				return usageError("%d: lengths are not negative", n)
 			}
 		}
 	}
@@ -89,6 +94,7 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 	begun := time.Now()
 	subject := &bench.Subject{Model: m, Vocabulary: m.Config().Vocabulary,
 		PageSize: benchPageSize, MaxRows: m.MaxRows(),
+		Least: bench.LeastCase,
 		Clock: func() time.Duration { return time.Since(begun) }}
 	cases := o.cases()
 	if _, err := m.NewKV(subject.Pages(cases), benchPageSize); err != nil {
@@ -96,9 +102,9 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 	}
 	r := &bench.Result{Kind: "model", Subject: name, Machine: thisMachine(device.Threads()),
 		Settings: o.settings()}
-	r.Machine.Device = device.Name()
+	r.Machine.Device, r.Settings[classSetting] = m.DeviceName(), m.Numerics()
 	fmt.Fprintf(s.err, "%s · %s · %s · numerics %s · kv %s · load %.1f\n", name,
-		r.Machine.Processor, device.Name(), m.Numerics(), o.kvDType, r.Machine.LoadAtRun)
+		r.Machine.Processor, r.Machine.Device, m.Numerics(), o.kvDType, r.Machine.LoadAtRun)
 	rounds := &benchRounds{cases: cases, subject: subject, repeat: o.repeat,
 		bar: newBenchBar(s.err, "run", o.repeat*len(cases))}
 	rounds.bar.silent = true

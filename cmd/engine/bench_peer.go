@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,8 +52,20 @@ func (p *peerBench) other() other {
 		}}
 }
 
-// rate runs the peer once: tokens a second.
+// errPeerSilent: the peer ended well and wrote no rate.
+var errPeerSilent = errors.New("the peer wrote nothing")
+
+// rate runs the peer once, and once more where it ends without a word: tokens a second.
 func (p *peerBench) rate(ctx context.Context, c bench.Case) (float64, error) {
+	rate, err := p.once(ctx, c)
+	if errors.Is(err, errPeerSilent) && ctx.Err() == nil {
+		rate, err = p.once(ctx, c)
+	}
+	return rate, err
+}
+
+// once runs the peer: tokens a second.
+func (p *peerBench) once(ctx context.Context, c bench.Case) (float64, error) {
 	program, args, key := p.single, []string{"-m", p.model, "-t", strconv.Itoa(p.threads),
 		"-fa", "1", "-r", "1", "-o", "json", "-p", strconv.Itoa(c.Prompt),
 		"-n", strconv.Itoa(c.Generate), "-d", strconv.Itoa(c.Depth)}, "avg_ts"
@@ -64,19 +77,32 @@ func (p *peerBench) rate(ctx context.Context, c bench.Case) (float64, error) {
 			"-c", strconv.Itoa(c.Batch * (before + c.Generate)), "-npp", strconv.Itoa(before),
 			"-ntg", strconv.Itoa(c.Generate), "-npl", strconv.Itoa(c.Batch)}
 	}
-	out, err := exec.CommandContext(ctx, program, args...).Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			err = fmt.Errorf("%w: %.300s", err, exit.Stderr)
-		}
-		return 0, fmt.Errorf("run the peer: %w", err)
+	var out, words bytes.Buffer
+	command := exec.CommandContext(ctx, program, args...)
+	command.Stdout, command.Stderr = &out, &words
+	name := filepath.Base(program)
+	if err := command.Run(); err != nil {
+		return 0, fmt.Errorf("run the peer: %s: %w: %s", name, err, lastWords(words.Bytes()))
 	}
-	rate, err := peerRate(out, key)
+	if len(bytes.TrimSpace(out.Bytes())) == 0 {
+		return 0, fmt.Errorf("%s: %w, exit status 0; its messages: %s", name, errPeerSilent,
+			lastWords(words.Bytes()))
+	}
+	rate, err := peerRate(out.Bytes(), key)
 	if err != nil {
-		return 0, fmt.Errorf("what %s wrote: %w", filepath.Base(program), err)
+		return 0, fmt.Errorf("what %s wrote: %w", name, err)
 	}
 	return rate, nil
+}
+
+// lastWords are the end of what a program said, where the reason stands.
+func lastWords(text []byte) string {
+	const most = 300
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return "none"
+	}
+	return string(bytes.ToValidUTF8(text[max(0, len(text)-most):], nil))
 }
 
 // peerRate reads the one rate of what a peer wrote: a list of rows, or a row alone.

@@ -171,24 +171,24 @@ func TestBenchKernels(t *testing.T) {
 	}
 }
 
-// TestBenchServing compares a whole engine with its model. A generator that the system does not let
-// run hears all tokens at once and cannot tell a rate, which is said and tried again.
+// TestBenchServing compares a whole engine with its model, on so few tokens that no stream is under
+// way for long.
 func TestBenchServing(t *testing.T) {
 	t.Setenv(asEngine, "1") // of the process that makes the load
 	file := filepath.Join(t.TempDir(), "a.json")
-	var got result
-	eventually(t, 4*patience, func() error {
-		got = invoke(t, "", "bench", "--serving", "--streams", "1", "--in", "8", "--out", "300",
-			"--repeat", "1", "-t", "2", "--beside-transfer", "8MiB/s", "--json", file)
-		if got.code == 1 && strings.Contains(got.err, "never all under way at once") {
-			return errors.New(got.err)
-		}
-		return nil
-	})
-	if got.code != 0 || !strings.Contains(got.out, "served of bare") {
+	got := invoke(t, "", "bench", "--serving", "--streams", "2", "--in", "8", "--out", "16",
+		"--repeat", "1", "-t", "2", "--beside-transfer", "8MiB/s", "--activations", "bf16",
+		"--json", file)
+	if got.code != 0 || !strings.Contains(got.out, "served of bare") ||
+		!strings.Contains(got.err, "end too soon to be measured under way") ||
+		!strings.Contains(got.err, "numerics fma") {
 		t.Fatalf("%+v", got)
 	}
 	saved, err := bench.Read(file)
+	if cycles := saved.Settings["requests-per-stream"]; cycles == "" || cycles == "1" ||
+		!strings.HasPrefix(saved.Settings[classSetting], "fma") {
+		t.Errorf("%v", saved.Settings)
+	}
 	if err != nil || saved.Kind != "serving" || len(saved.Rows) != 4+3+5 {
 		t.Fatalf("%v: %+v", err, saved)
 	}
@@ -238,6 +238,20 @@ func peerMain(folder string) int {
 		fmt.Fprintln(os.Stderr, args)
 		return 9
 	}
+	if once, ok := strings.CutPrefix(answer, "silent once "); ok {
+		if os.WriteFile(filepath.Join(folder, "called"), nil, 0o600) != nil {
+			return 9
+		}
+		if err := os.WriteFile(filepath.Join(folder, filepath.Base(os.Args[0])+".txt"),
+			[]byte(want+"\n"+once), 0o600); err != nil {
+			return 9
+		}
+		return 0
+	}
+	if answer == "silent" {
+		fmt.Fprintln(os.Stderr, "no room")
+		return 0
+	}
 	fmt.Println(answer)
 	return 0
 }
@@ -285,8 +299,18 @@ func TestBenchPeer(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	play(peerBatched, "nothing", "")
-	if got = run(); got.code != 1 || !strings.Contains(got.err, "run the peer: exit status 9: -m") {
+	if got = run(); got.code != 1 ||
+		!strings.Contains(got.err, "run the peer: llama-batched-bench: exit status 9: -m") {
 		t.Errorf("%+v", got)
+	}
+	play(peerBatched, batched, `silent once {"speed_tg": 7.5}`)
+	if got = run(); got.code != 0 || strings.Count(got.err, "peer      7.50") != 2 {
+		t.Errorf("a peer that wrote nothing once is run again: %+v", got)
+	}
+	play(peerBatched, batched, "silent")
+	if got = run(); got.code != 1 || !strings.Contains(got.err, "llama-batched-bench: the peer "+
+		"wrote nothing, exit status 0; its messages: no room") {
+		t.Errorf("one that never writes: %+v", got)
 	}
 }
 
@@ -296,6 +320,10 @@ func TestBenchRefuses(t *testing.T) {
 		"does not go with a model": "--dtype f16",
 		"takes 4096 positions":     "-p 4096",
 		"--repeat 0":               "--repeat 0",
+		"--batch 0: at least 1":    "--batch 0",
+		"nothing was measured":     "--json no-such-folder/a.json",
+		"--html: nothing was":      "--kernels --html no-such-folder/a.html",
+		"several need --kernels":   "--isa avx2,plain",
 		`"int8"? (one of: int8`:    "--activations int4",
 		"one of: fma, tdp":         "--numerics sse",
 		`did you mean "f16"?`:      "--kv-dtype fp16",

@@ -155,9 +155,17 @@ func Check(o Options) (ISA, error) {
 }
 
 // Name implements gpu.Device.
-func (d *Device) Name() string {
+func (d *Device) Name() string { return d.name(d.micro.roundPairs != nil) }
+
+// NameIn is the name for weights that are computed in a class, of NumericsOf: without instructions
+// that only another class uses.
+func (d *Device) NameIn(class string) string {
+	return d.name(d.micro.roundPairs != nil && classOf(class).bf16)
+}
+
+func (d *Device) name(bf16 bool) string {
 	name := string(d.micro.name)
-	if d.micro.roundPairs != nil {
+	if bf16 {
 		name += " with bf16"
 	}
 	return fmt.Sprintf("cpu %s, %d threads", name, d.pool.threads())

@@ -294,6 +294,38 @@ func TestResultAndCompare(t *testing.T) {
 	}
 }
 
+// paced is a model whose steps take no more than a millisecond, whatever they are asked.
+type paced struct {
+	now  time.Duration
+	past int // most position computed
+}
+
+func (q *paced) Run(b *batch.Batch) (rows [][]float32, err error) {
+	q.now += time.Millisecond
+	for _, item := range b.Items {
+		q.past = max(q.past, item.Start+len(item.Tokens))
+		rows = append(rows, []float32{1, 2, 3})
+	}
+	return rows, nil
+}
+
+// TestLeast: what takes too little time is repeated in the same place, and the rate is that of one.
+func TestLeast(t *testing.T) {
+	for _, c := range []Case{{Prompt: 16, Depth: 5}, {Generate: 2, Batch: 3, Depth: 5}} {
+		m := &paced{}
+		s := &Subject{Model: m, Vocabulary: 3, PageSize: 16, MaxRows: 32, Least: LeastCase,
+			Clock: func() time.Duration { return m.now }}
+		rate, err := s.Once(c, 1)
+		want := map[bool]float64{true: 16000, false: 3000}[c.Prompt > 0]
+		if err != nil || math.Abs(rate-want) > 1e-6 || m.now < LeastCase {
+			t.Errorf("%v: %v tokens a second after %v: %v", c, rate, m.now, err)
+		}
+		if m.past != c.length() {
+			t.Errorf("%v: %d positions", c, m.past)
+		}
+	}
+}
+
 // TestSteady: the rate counts from the last first token to the first last one.
 func TestSteady(t *testing.T) {
 	ms := func(list ...int) (gaps []time.Duration) {
@@ -306,14 +338,15 @@ func TestSteady(t *testing.T) {
 	late := Answer{Began: 50 * time.Millisecond, First: 200 * time.Millisecond,
 		Gaps: ms(100, 100, 100), Out: 8} // two tokens a piece
 	// Between 250 and 400 ms come pieces at 300 and 400, and one of two tokens at 350.
-	if got := steady([]Answer{early, late}); math.Abs(got-4/0.15) > 1e-9 {
+	if got, window := steady([]Answer{early, late}); window != 150*time.Millisecond ||
+		math.Abs(got-4/0.15) > 1e-9 {
 		t.Errorf("%v tokens a second", got)
 	}
 	failed, apart := late, late
 	failed.Err, apart.Began = errors.New("gone"), time.Second
 	for name, list := range map[string][]Answer{"none": nil, "failed": {early, failed},
 		"one after the other": {early, apart}} {
-		if got := steady(list); got != 0 {
+		if got, _ := steady(list); got != 0 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -321,6 +354,38 @@ func TestSteady(t *testing.T) {
 		if p.atOnce() {
 			t.Errorf("%+v begins all at once", p)
 		}
+	}
+}
+
+// TestWhole: of requests one after the other, the rate counts from the first end to the first one
+// after the last beginning.
+func TestWhole(t *testing.T) {
+	at := func(began, out int) Answer {
+		ms := time.Millisecond
+		return Answer{Began: time.Duration(began) * ms, First: 100 * ms,
+			Gaps: []time.Duration{100 * ms, 100 * ms}, Out: out}
+	}
+	// Two streams; ends at 300, 350, 600, 650, 900, 950 ms. The last begins at 650, so that 300 to
+	// 650 counts: of the first of each stream the piece at 350 alone, of the second all six of two
+	// tokens each; nothing of the third before 700.
+	list := []Answer{at(0, 3), at(50, 3), at(300, 6), at(350, 6), at(600, 3), at(650, 3)}
+	got, window := whole(list)
+	if window != 350*time.Millisecond || math.Abs(got-13/0.35) > 1e-9 {
+		t.Errorf("%v tokens a second in %v", got, window)
+	}
+	list[3].Err = errors.New("gone")
+	if got, _ := whole(list); got != 0 {
+		t.Errorf("one failed: %v", got)
+	}
+	if got, _ := whole(nil); got != 0 {
+		t.Errorf("of none: %v", got)
+	}
+	p := Plan{Streams: 2, Requests: LeastCycles * 2}
+	if !p.cycles() || p.atOnce() {
+		t.Errorf("%+v", p)
+	}
+	if p.Requests--; p.cycles() {
+		t.Errorf("%+v", p)
 	}
 }
 

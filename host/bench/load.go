@@ -84,7 +84,17 @@ type Load struct {
 	// Steady is the output tokens a second between the last first token and the first last one, of
 	// a load that begins all of its requests at once; 0 of any other.
 	Steady float64 `json:"steady_tokens_per_second,omitempty"`
+	// Whole is the output tokens a second between the first end of a request and the first end
+	// after the last one began, so with all streams busy: of a load whose streams have at least
+	// LeastCycles requests each; 0 of any other.
+	Whole float64 `json:"whole_tokens_per_second,omitempty"`
+	// Window is how long the time was that Steady or Whole tells of.
+	Window time.Duration `json:"window_ns,omitempty"`
 }
+
+// LeastCycles is how many requests each stream has at least for Load.Whole: the first fills the
+// streams, the last empties them.
+const LeastCycles = 3
 
 // Targets are what a good request keeps; 0 means any.
 type Targets struct{ TTFT, TPOT, E2E time.Duration }
@@ -130,7 +140,11 @@ func (d *Driver) Run(ctx context.Context, p Plan) (*Load, error) {
 	}
 	r.wait.Wait()
 	r.load.Elapsed = time.Since(r.begun)
-	r.load.Steady = steady(r.answers)
+	if p.atOnce() {
+		r.load.Steady, r.load.Window = steady(r.answers)
+	} else {
+		r.load.Whole, r.load.Window = whole(r.answers)
+	}
 	if d.Ended != nil {
 		d.Ended()
 	}
@@ -148,12 +162,15 @@ type drive struct {
 	load   *Load
 	begunN int
 	common []int32
-	// answers are kept where all requests begin at once.
+	// answers are kept where all requests begin at once or each stream has some.
 	answers []Answer
 }
 
 // atOnce says whether all requests begin at once.
 func (p Plan) atOnce() bool { return p.Streams > 0 && p.Requests > 0 && p.Requests <= p.Streams }
+
+// cycles says whether each stream has so many requests that the time between counts.
+func (p Plan) cycles() bool { return p.Streams > 0 && p.Requests >= LeastCycles*p.Streams }
 
 // more says whether another request may begin.
 func (r *drive) more() bool {
@@ -235,7 +252,7 @@ func (r *drive) one(ctx context.Context, a Ask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.load.add(answer, r.Targets)
-	if r.plan.atOnce() {
+	if r.plan.atOnce() || r.plan.cycles() {
 		r.answers = append(r.answers, answer)
 	}
 	if r.Done != nil {
@@ -312,35 +329,6 @@ func (l *Load) add(a Answer, t Targets) {
 		l.Good++
 	}
 	l.spread(a)
-}
-
-// steady is the rate while all answers are under way; 0 where some failed or they never were.
-func steady(answers []Answer) float64 {
-	from, to := time.Duration(0), time.Duration(math.MaxInt64)
-	for _, a := range answers {
-		if a.Err != nil || a.HungUp {
-			return 0
-		}
-		end := a.Began + a.First
-		from = max(from, end)
-		for _, g := range a.Gaps {
-			end += g
-		}
-		to = min(to, end)
-	}
-	tokens := 0.0
-	for _, a := range answers {
-		share, at := float64(a.Out)/float64(len(a.Gaps)+1), a.Began+a.First
-		for _, g := range a.Gaps {
-			if at += g; at > from && at <= to {
-				tokens += share
-			}
-		}
-	}
-	if len(answers) == 0 || to <= from {
-		return 0
-	}
-	return tokens / (to - from).Seconds()
 }
 
 // spread adds an answer's tokens to the seconds in which its pieces came.

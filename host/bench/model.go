@@ -49,7 +49,14 @@ type Subject struct {
 	PageSize   int
 	MaxRows    int // the most rows of one batch
 	Clock      func() time.Duration
+	// Least is how long a measurement lasts at least: a case that takes less is repeated, behind
+	// the same tokens. 0 is once.
+	Least time.Duration
 }
+
+// LeastCase is the Least of measurements whose figures are to be judged: a single call of a small
+// model tells more of the system's turns than of the model.
+const LeastCase = 50 * time.Millisecond
 
 // Pages is how many pages the largest of the cases takes.
 func (s *Subject) Pages(cases []Case) int {
@@ -84,19 +91,32 @@ func (s *Subject) Once(c Case, seed uint64) (float64, error) {
 	}
 	begun := s.Clock()
 	tokens := c.sequences() * (c.Prompt + c.Generate)
-	if c.Prompt > 0 {
-		for i := range r.sequences {
+	for times := 1; ; times++ {
+		if err := r.measured(c); err != nil {
+			return 0, err
+		}
+		if took := s.Clock() - begun; took >= s.Least {
+			return float64(times*tokens) / took.Seconds(), nil
+		}
+	}
+}
+
+// measured runs the part of a case that counts, behind the tokens that are there before.
+func (r *run) measured(c Case) error {
+	for i := range r.sequences {
+		r.sequences[i].done = c.Depth
+		if c.Prompt > 0 {
 			if err := r.prefill(i, c.Prompt); err != nil {
-				return 0, err
+				return err
 			}
 		}
 	}
 	for range c.Generate {
 		if err := r.step(); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return float64(tokens) / (s.Clock() - begun).Seconds(), nil
+	return nil
 }
 
 // run is one case under way.

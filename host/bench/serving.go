@@ -5,12 +5,15 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 )
 
 // Serving is one round of a comparison: the model's bare loop, and the same sequences through a
 // whole engine.
 type Serving struct {
 	Bare, Served float64 // tokens a second
+	// Window is how long Served was measured.
+	Window time.Duration
 	// Generator is the part of the machine's processors that the load generator used.
 	Generator float64
 	// Beside is Served while keys and values are carried beside it, Carried bytes a second; 0 where

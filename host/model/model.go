@@ -182,6 +182,14 @@ func (m *Model) Numerics() string {
 	return m.device.Numerics()
 }
 
+// DeviceName names the device that the model is on, by what the model's own weights use of it.
+func (m *Model) DeviceName() string {
+	if d, ok := m.device.(interface{ NameIn(class string) string }); ok {
+		return d.NameIn(m.Numerics())
+	}
+	return m.device.Name()
+}
+
 // NewKV allocates the page pool that Run computes into. It replaces an earlier pool.
 func (m *Model) NewKV(pages, pageSize int) (*KVStore, error) {
 	if m.weights == nil {
