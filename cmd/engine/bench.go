@@ -29,7 +29,8 @@ what loops of nothing but such work reach on this machine: arithmetic in GFLOP/s
 
 With --serving, starts an engine in this process and compares what it serves to --streams requests
 at once, over HTTP and from a load generator in a niced process, with the model's bare loop on as
-many sequences; and tells the parts of the time that the stages of the engine's loop take.
+many sequences; and tells the parts of the time that the stages of the engine's loop take. Streams
+that take under a second are followed by others: both then count whole requests, with prompts.
 
 With --url, sends requests to a server that speaks OpenAI's API: at --rate a second (Poisson) or
 --streams at once. Prompts are token ids that the server's /tokenize gives. The table is that of
