@@ -130,7 +130,7 @@ func TestHelpersForRust(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "pol_test")
 	printed(t, rustc, "--edition", "2021", "--test", "--crate-name", "pol", "-D", "warnings",
 		"-C", "opt-level=1", "-C", "debug-assertions=on", "../guest/rust/src/lib.rs", "-o", program)
-	printed(t, program, "--quiet")
+	printed(t, program, "--quiet", "--test-threads=1") // A module has one thread.
 }
 
 func TestTemplateInText(t *testing.T) {

@@ -63,7 +63,8 @@ func TestUnitsInRust(t *testing.T) {
 			runs(t, "/usr/bin/rustc", "--edition", "2021", "--test", "-C", "opt-level=1", "-C",
 				"debug-assertions=on", "-C", "overflow-checks=on", "--extern", "pol="+pol, found[0],
 				"-o", program)
-			runs(t, program, "--quiet")
+			// A module has one thread, and its memory is the SDK's to hand out without a lock.
+			runs(t, program, "--quiet", "--test-threads=1")
 		})
 	}
 }
