@@ -86,20 +86,16 @@ func (g *generator) dotWide() {
 	const name = "wideDot"
 	g.function(name, "(t *tile)", "computes one row of four panels of pairs.", 8)
 	g.p("MOVQ t+0(FP), AX")
-	g.p("MOVQ %d(AX), BX", fieldInit)
-	for i := range 4 {
-		g.p("VMOVUPS %d(BX), Z%d", 64*i, i)
-	}
+	g.wideInit()
 	g.p("MOVQ %d(AX), CX", fieldK)
 	g.p("MOVQ %d(AX), SI", fieldA)
 	g.p("MOVQ %d(AX), DI", fieldB)
 	g.p("MOVQ %d(AX), R12", fieldPanel)
-	g.p("LEAQ (R12)(R12*2), BX")
-	g.p("ADDQ DI, BX")
+	g.wideBases()
 	g.loopBy(name, unroll, func(steps int) {
 		for u := range steps {
 			g.p("VBROADCASTSS %d(SI), Z28", 4*u)
-			for i, b := range []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"} {
+			for i, b := range widePanels {
 				g.p("PREFETCHT0 %d%s", aheadWide+64*u, b)
 				g.p("VMOVUPS %d%s, Z%d", 64*u, b, 29+i%3)
 				g.dotBF16(i, 28, 29+i%3)
@@ -108,10 +104,7 @@ func (g *generator) dotWide() {
 		g.advance(4*steps, []string{"SI"})
 		g.advance(64*steps, []string{"DI", "BX"})
 	})
-	g.p("MOVQ %d(AX), DX", fieldC)
-	for i := range 4 {
-		g.p("VMOVUPS Z%d, %d(DX)", i, 64*i)
-	}
+	g.wideEnd()
 	g.p("VZEROUPPER")
 	g.p("RET")
 }

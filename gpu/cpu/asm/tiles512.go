@@ -187,33 +187,54 @@ const aheadWide = 2048
 // sizes are the bytes of a step of a panel.
 var sizes = map[string]int{"F32": 64, "F16": 32, "BF16": 32}
 
+// widePanels are where the kernels of four panels find them, R12 bytes apart.
+var widePanels = []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"}
+
+// wideInit loads what the outputs of four panels begin with.
+func (g *generator) wideInit() {
+	g.p("MOVQ %d(AX), BX", fieldInit)
+	for i := range 4 {
+		g.p("VMOVUPS %d(BX), Z%d", 64*i, i)
+	}
+}
+
+// wideBases finds the last of widePanels.
+func (g *generator) wideBases() {
+	g.p("LEAQ (R12)(R12*2), BX")
+	g.p("ADDQ DI, BX")
+}
+
+// wideEnd stores the outputs of four panels.
+func (g *generator) wideEnd() {
+	g.p("MOVQ %d(AX), DX", fieldC)
+	for i := range 4 {
+		g.p("VMOVUPS Z%d, %d(DX)", i, 64*i)
+	}
+}
+
 // wide512 writes the kernel of one row × four panels.
 func (g *generator) wide512(dtype string) {
 	name := fmt.Sprintf("wide%sAVX512", dtype)
 	g.function(name, "(t *tile)", "computes one row of four "+dtype+" panels.", 8)
 	g.p("MOVQ t+0(FP), AX")
 	back := g.mayFlush(name, dtype)
-	g.p("MOVQ %d(AX), BX", fieldInit)
-	for i := range 4 {
-		g.p("VMOVUPS %d(BX), Z%d", 64*i, i)
-	}
+	g.wideInit()
 	g.p("MOVQ %d(AX), CX", fieldK)
 	g.p("MOVQ %d(AX), SI", fieldA)
 	g.p("MOVQ %d(AX), DI", fieldB)
 	g.p("MOVQ %d(AX), R10", fieldLDB)
 	g.p("MOVQ %d(AX), R12", fieldPanel)
-	g.p("LEAQ (R12)(R12*2), BX")
-	g.p("ADDQ DI, BX")
+	g.wideBases()
 	g.label("%s_stretch", name)
 	g.loopBy(name, unroll, func(steps int) {
 		for u := range steps {
 			if u*sizes[dtype]%64 == 0 && steps > 1 {
-				for _, b := range []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"} {
+				for _, b := range widePanels {
 					g.p("PREFETCHT0 %d%s", aheadWide, b)
 				}
 			}
 			g.p("VBROADCASTSS %d(SI), Z28", 4*u)
-			for i, b := range []string{"(DI)", "(DI)(R12*1)", "(DI)(R12*2)", "(BX)"} {
+			for i, b := range widePanels {
 				g.load512(dtype, b, 30)
 				g.p("VFMADD231PS Z30, Z28, Z%d", i)
 			}
@@ -222,14 +243,8 @@ func (g *generator) wide512(dtype string) {
 		}
 		g.p("ADDQ $%d, SI", 4*steps)
 	})
-	g.nextStretch(name, func() {
-		g.p("LEAQ (R12)(R12*2), BX")
-		g.p("ADDQ DI, BX")
-	})
-	g.p("MOVQ %d(AX), DX", fieldC)
-	for i := range 4 {
-		g.p("VMOVUPS Z%d, %d(DX)", i, 64*i)
-	}
+	g.nextStretch(name, g.wideBases)
+	g.wideEnd()
 	back()
 	g.p("VZEROUPPER")
 	g.p("RET")
