@@ -713,16 +713,6 @@ func quantBytex1AVX2(t *quantTile)
 //go:noescape
 func quantBytex2AVX2(t *quantTile)
 
-// quantBytex3AVX2 computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantBytex3AVX2(t *quantTile)
-
-// quantBytex4AVX2 computes 4 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantBytex4AVX2(t *quantTile)
-
 // quantWholex1AVX2 computes 1 rows of one panel with 8-bit activations.
 //
 //go:noescape
@@ -732,16 +722,6 @@ func quantWholex1AVX2(t *quantTile)
 //
 //go:noescape
 func quantWholex2AVX2(t *quantTile)
-
-// quantWholex3AVX2 computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantWholex3AVX2(t *quantTile)
-
-// quantWholex4AVX2 computes 4 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantWholex4AVX2(t *quantTile)
 
 // quantLeastx1AVX2 computes 1 rows of one panel with 8-bit activations.
 //
@@ -753,16 +733,6 @@ func quantLeastx1AVX2(t *quantTile)
 //go:noescape
 func quantLeastx2AVX2(t *quantTile)
 
-// quantLeastx3AVX2 computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantLeastx3AVX2(t *quantTile)
-
-// quantLeastx4AVX2 computes 4 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantLeastx4AVX2(t *quantTile)
-
 // quantHalfx1AVX2 computes 1 rows of one panel with 8-bit activations.
 //
 //go:noescape
@@ -772,16 +742,6 @@ func quantHalfx1AVX2(t *quantTile)
 //
 //go:noescape
 func quantHalfx2AVX2(t *quantTile)
-
-// quantHalfx3AVX2 computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantHalfx3AVX2(t *quantTile)
-
-// quantHalfx4AVX2 computes 4 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantHalfx4AVX2(t *quantTile)
 
 // quantRowsQ8_0x1AVX512 computes 1 rows of one Q8_0 panel with 8-bit activations.
 //
@@ -1658,26 +1618,18 @@ var quantAVX2 = quantTable{
 	kindByte: {
 		1: quantBytex1AVX2,
 		2: quantBytex2AVX2,
-		3: quantBytex3AVX2,
-		4: quantBytex4AVX2,
 	},
 	kindWhole: {
 		1: quantWholex1AVX2,
 		2: quantWholex2AVX2,
-		3: quantWholex3AVX2,
-		4: quantWholex4AVX2,
 	},
 	kindLeast: {
 		1: quantLeastx1AVX2,
 		2: quantLeastx2AVX2,
-		3: quantLeastx3AVX2,
-		4: quantLeastx4AVX2,
 	},
 	kindHalf: {
 		1: quantHalfx1AVX2,
 		2: quantHalfx2AVX2,
-		3: quantHalfx3AVX2,
-		4: quantHalfx4AVX2,
 	},
 }
 

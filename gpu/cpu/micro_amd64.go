@@ -53,7 +53,7 @@ func avx2Micro() *micro {
 }
 
 func avx2QuantMicro() quantMicro {
-	m := quantMicro{tall: 4, unpack: unpackAVX2, magnitudes: true, quantise: quantiseAVX2,
+	m := quantMicro{tall: 2, unpack: unpackAVX2, magnitudes: true, quantise: quantiseAVX2,
 		rows: quantRowsAVX2, few: 3,
 		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX2,
 			floatsWholeAVX2, floatsLeastAVX2, floatsHalfAVX2}}

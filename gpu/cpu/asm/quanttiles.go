@@ -3,7 +3,7 @@ package main
 import "fmt"
 
 // The tallest tiles with 8-bit activations.
-const quantRows512, quantRows256 = 6, 4
+const quantRows512, quantRows256 = 6, 2
 
 // quantTile512 writes the kernel of rows × 32 outputs on AVX-512. Z0…Z11 hold the integer sums of
 // a block, for each row and panel, Z12…Z23 the chains. Z28 and Z29 hold the weights of four steps,
@@ -122,10 +122,12 @@ func metaAddress(r, offset int) string {
 }
 
 // quantTile256 writes the kernel of rows × 16 outputs on AVX2, which has no dot product of four
-// bytes. VPMADDUBSW adds two products of unsigned by signed bytes and saturates: with weights below
-// 64 they fit; full bytes go in as magnitudes, their signs on the activations, and fit as well.
-// Y0…Y7 hold the integer sums of a block; the chains lie in C. Y8 and Y9 hold the weights of four
-// steps, Y11 and Y12 their signed form, Y10 activations; Y15 holds ones.
+// bytes. VPMADDUBSW adds two products of unsigned by signed bytes and saturates. Full bytes go in
+// as magnitudes, their signs on the activations: twice 128·127 is below 2¹⁵. Smaller weights go in
+// as they are, and several such sums still fit, see quantRuns. Y0…Y3 hold the integer sums of a
+// block, for each row and half of the panel, Y4…Y7 the chains, Y8 and Y9 the weights of four steps,
+// Y10 activations. Y11…Y14 are the sums of a run, Y15 what is added to one; of full bytes Y11 and
+// Y12 are the signs, Y13 what is added to a sum, Y15 ones.
 func (g *generator) quantTile256(kind string, rows int) {
 	name := fmt.Sprintf("quant%sx%dAVX2", kind, rows)
 	g.function(name, "(t *quantTile)",
@@ -133,46 +135,42 @@ func (g *generator) quantTile256(kind string, rows int) {
 	g.p("MOVQ t+0(FP), AX")
 	g.label("%s_tile", name)
 	g.quantStart(rows)
-	g.p("MOVQ %d(AX), R11", quantC)
-	g.p("MOVQ %d(AX), BX", quantLDC)
 	g.p("MOVQ %d(AX), R14", quantInit)
 	g.p("MOVQ %d(AX), CX", quantLDI)
-	for r := range rows {
-		for p := range 2 {
-			g.p("VMOVUPS %d(R14), Y%d", 32*p, p)
-			g.p("VMOVUPS Y%d, %d(R11)", p, 32*p)
-		}
-		if r+1 < rows {
-			g.p("ADDQ CX, R14")
-			g.p("ADDQ BX, R11")
-		}
+	for i := range 2 * rows {
+		g.p("VMOVUPS %d(R14)%s, Y%d", 32*(i%2), []string{"", "(CX*1)"}[i/2], 4+i)
 	}
 	g.p("MOVQ %d(AX), CX", quantBlocks)
-	g.broadcast(ymm, "wordOne", 15)
+	if kind == "Byte" {
+		g.broadcast(ymm, "wordOne", 15)
+	}
 	g.label("%s_loop", name)
 	halves := map[string]int{"Byte": 1, "Whole": 1, "Least": 1, "Half": 2}[kind]
 	for h := range halves {
-		for r := 0; r < rows && kind != "Byte"; r++ {
-			for p := range 2 {
-				g.p("VPBROADCASTD %s, Y%d", metaAddress(r, metaStart+4*h), 2*r+p)
+		first, last := 8/halves*h, 8/halves*(h+1)
+		if kind == "Byte" {
+			for group := first; group < last; group++ {
+				g.quantBytes256(rows, group)
+			}
+		} else {
+			for i := range 2 * rows {
+				g.p("VPBROADCASTD %s, Y%d", metaAddress(i/2, metaStart+4*h), i)
+			}
+			for run := quantRuns[kind]; first < last; first += run {
+				g.quantRun256(rows, first, run)
 			}
 		}
-		for group := 8 / halves * h; group < 8/halves*(h+1); group++ {
-			g.quantGroup256(kind, rows, group)
-		}
-		g.quantScale256(rows, h)
+		g.quantScale256(kind, rows, h)
 	}
 	if kind == "Least" {
-		g.chains256(rows, func(r, p int) {
-			g.p("VBROADCASTSS %s, Y10", metaAddress(r, metaSum))
-			g.p("VMOVUPS %d(R12), Y12", 32*p)
-			g.p("VMOVUPS %d(R14), Y11", 32*p)
-			g.p("VFMADD231PS Y12, Y10, Y11")
-			g.p("VMOVUPS Y11, %d(R14)", 32*p)
-		})
 		g.p("ADDQ $64, R12")
 	}
 	g.quantNext(name, rows, halves)
+	g.p("MOVQ %d(AX), R14", quantC)
+	g.p("MOVQ %d(AX), CX", quantLDC)
+	for i := range 2 * rows {
+		g.p("VMOVUPS Y%d, %d(R14)%s", 4+i, 32*(i%2), []string{"", "(CX*1)"}[i/2])
+	}
 	g.quantNextTile(name, rows)
 	g.p("VZEROUPPER")
 	g.p("RET")
@@ -192,24 +190,47 @@ func (g *generator) quantNextTile(name string, rows int) {
 	g.label("%s_end", name)
 }
 
-// quantGroup256 adds four steps to the integer sums.
-func (g *generator) quantGroup256(kind string, rows, group int) {
+// quantRuns are how many sums of VPMADDUBSW are added as 16-bit integers before they are widened:
+// weights are below 32, or in "Half" below 64, and 4·2·31·127 and 2·2·63·127 are below 2¹⁵.
+var quantRuns = map[string]int{"Whole": 4, "Least": 4, "Half": 2}
+
+// quantRun256 adds the groups of a run to the integer sums.
+func (g *generator) quantRun256(rows, first, run int) {
+	for group := first; group < first+run; group++ {
+		for p := range 2 {
+			g.p("VMOVDQU %d(DI), Y%d", 64*group+32*p, 8+p)
+		}
+		for r := range rows {
+			g.p("VPBROADCASTD %s, Y10", quantAddress(r, 4*group))
+			for p := range 2 {
+				if group == first {
+					g.p("VPMADDUBSW Y10, Y%d, Y%d", 8+p, 11+2*r+p)
+					continue
+				}
+				g.p("VPMADDUBSW Y10, Y%d, Y15", 8+p)
+				g.p("VPADDW Y15, Y%d, Y%d", 11+2*r+p, 11+2*r+p)
+			}
+		}
+	}
+	g.broadcast(ymm, "wordOne", 15)
+	for i := range 2 * rows {
+		g.p("VPMADDWD Y15, Y%d, Y%d", 11+i, 11+i)
+		g.p("VPADDD Y%d, Y%d, Y%d", 11+i, i, i)
+	}
+}
+
+// quantBytes256 adds four steps of full bytes to the integer sums.
+func (g *generator) quantBytes256(rows, group int) {
 	for p := range 2 {
 		g.p("VMOVDQU %d(DI), Y%d", 64*group+32*p, 8+p)
-		if kind == "Byte" {
-			g.p("VMOVDQU %d(DI), Y%d", chunkSigned+64*group+32*p, 11+p)
-		}
+		g.p("VMOVDQU %d(DI), Y%d", chunkSigned+64*group+32*p, 11+p)
 	}
 	for r := range rows {
 		g.p("VPBROADCASTD %s, Y10", quantAddress(r, 4*group))
 		for p := range 2 {
-			if kind == "Byte" {
-				g.p("VPSIGNB Y%d, Y10, Y13", 11+p)
-				g.p("VPMADDUBSW Y13, Y%d, Y13", 8+p)
-			} else {
-				g.p("VPMADDUBSW Y10, Y%d, Y13", 8+p)
-			}
-			if kind == "Byte" && group == 0 { // there is nothing yet to add to
+			g.p("VPSIGNB Y%d, Y10, Y13", 11+p)
+			g.p("VPMADDUBSW Y13, Y%d, Y13", 8+p)
+			if group == 0 { // there is nothing yet to add to
 				g.p("VPMADDWD Y15, Y13, Y%d", 2*r+p)
 				continue
 			}
@@ -219,26 +240,21 @@ func (g *generator) quantGroup256(kind string, rows, group int) {
 	}
 }
 
-// quantScale256 adds the scaled sums to the chains.
-func (g *generator) quantScale256(rows, half int) {
-	g.chains256(rows, func(r, p int) {
-		g.p("VBROADCASTSS %s, Y10", metaAddress(r, metaScale))
-		g.p("VMULPS %d(R10), Y10, Y10", 64*half+32*p)
-		g.p("VCVTDQ2PS Y%d, Y12", 2*r+p)
-		g.p("VMOVUPS %d(R14), Y11", 32*p)
-		g.p("VFMADD231PS Y10, Y12, Y11")
-		g.p("VMOVUPS Y11, %d(R14)", 32*p)
-	})
-}
-
-// chains256 goes through the rows of C with R14.
-func (g *generator) chains256(rows int, body func(r, p int)) {
-	g.p("MOVQ %d(AX), R14", quantC)
+// quantScale256 adds the scaled sums to the chains, and what the least values add.
+func (g *generator) quantScale256(kind string, rows, half int) {
 	for r := range rows {
-		body(r, 0)
-		body(r, 1)
-		if r+1 < rows {
-			g.p("ADDQ BX, R14")
-		}
+		g.p("VBROADCASTSS %s, Y%d", metaAddress(r, metaScale), 8+r)
+	}
+	for i := range 2 * rows {
+		g.p("VMULPS %d(R10), Y%d, Y10", 64*half+32*(i%2), 8+i/2)
+		g.p("VCVTDQ2PS Y%d, Y%d", i, i)
+		g.p("VFMADD231PS Y10, Y%d, Y%d", i, 4+i)
+	}
+	if kind != "Least" {
+		return
+	}
+	for i := range 2 * rows {
+		g.p("VBROADCASTSS %s, Y10", metaAddress(i/2, metaSum))
+		g.p("VFMADD231PS %d(R12), Y10, Y%d", 32*(i%2), 4+i)
 	}
 }
