@@ -503,6 +503,11 @@ func climbPairBF16AVX512(t *tile)
 //go:noescape
 func wideBF16AVX512(t *tile)
 
+// unpackQ8_0AVXVNNI unpacks a chunk of a Q8_0 panel.
+//
+//go:noescape
+func unpackQ8_0AVXVNNI(c *unpackCall)
+
 // unpackQ8_0AVX2 unpacks a chunk of a Q8_0 panel.
 //
 //go:noescape
@@ -743,6 +748,51 @@ func quantHalfx1AVX2(t *quantTile)
 //go:noescape
 func quantHalfx2AVX2(t *quantTile)
 
+// quantWholex1AVXVNNI computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex1AVXVNNI(t *quantTile)
+
+// quantWholex2AVXVNNI computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex2AVXVNNI(t *quantTile)
+
+// quantWholex3AVXVNNI computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex3AVXVNNI(t *quantTile)
+
+// quantLeastx1AVXVNNI computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx1AVXVNNI(t *quantTile)
+
+// quantLeastx2AVXVNNI computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx2AVXVNNI(t *quantTile)
+
+// quantLeastx3AVXVNNI computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx3AVXVNNI(t *quantTile)
+
+// quantHalfx1AVXVNNI computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx1AVXVNNI(t *quantTile)
+
+// quantHalfx2AVXVNNI computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx2AVXVNNI(t *quantTile)
+
+// quantHalfx3AVXVNNI computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx3AVXVNNI(t *quantTile)
+
 // quantRowsQ8_0x1AVX512 computes 1 rows of one Q8_0 panel with 8-bit activations.
 //
 //go:noescape
@@ -778,10 +828,40 @@ func quantRowsQ8_0x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ8_0x1AVX2(t *quantTile)
 
+// quantRowsQ8_0x1AVXVNNI computes 1 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x1AVXVNNI(t *quantTile)
+
 // quantRowsQ8_0x2AVX2 computes 2 rows of one Q8_0 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ8_0x2AVX2(t *quantTile)
+
+// quantRowsQ8_0x2AVXVNNI computes 2 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x2AVXVNNI(t *quantTile)
+
+// quantRowsQ8_0x3AVX2 computes 3 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x3AVX2(t *quantTile)
+
+// quantRowsQ8_0x3AVXVNNI computes 3 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x3AVXVNNI(t *quantTile)
+
+// quantRowsQ8_0x4AVX2 computes 4 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x4AVX2(t *quantTile)
+
+// quantRowsQ8_0x4AVXVNNI computes 4 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x4AVXVNNI(t *quantTile)
 
 // quantRowsQ4_0x1AVX512 computes 1 rows of one Q4_0 panel with 8-bit activations.
 //
@@ -818,10 +898,40 @@ func quantRowsQ4_0x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_0x1AVX2(t *quantTile)
 
+// quantRowsQ4_0x1AVXVNNI computes 1 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x1AVXVNNI(t *quantTile)
+
 // quantRowsQ4_0x2AVX2 computes 2 rows of one Q4_0 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ4_0x2AVX2(t *quantTile)
+
+// quantRowsQ4_0x2AVXVNNI computes 2 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x2AVXVNNI(t *quantTile)
+
+// quantRowsQ4_0x3AVX2 computes 3 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x3AVX2(t *quantTile)
+
+// quantRowsQ4_0x3AVXVNNI computes 3 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x3AVXVNNI(t *quantTile)
+
+// quantRowsQ4_0x4AVX2 computes 4 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x4AVX2(t *quantTile)
+
+// quantRowsQ4_0x4AVXVNNI computes 4 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x4AVXVNNI(t *quantTile)
 
 // quantRowsQ4_1x1AVX512 computes 1 rows of one Q4_1 panel with 8-bit activations.
 //
@@ -858,10 +968,40 @@ func quantRowsQ4_1x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_1x1AVX2(t *quantTile)
 
+// quantRowsQ4_1x1AVXVNNI computes 1 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x1AVXVNNI(t *quantTile)
+
 // quantRowsQ4_1x2AVX2 computes 2 rows of one Q4_1 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ4_1x2AVX2(t *quantTile)
+
+// quantRowsQ4_1x2AVXVNNI computes 2 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x2AVXVNNI(t *quantTile)
+
+// quantRowsQ4_1x3AVX2 computes 3 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x3AVX2(t *quantTile)
+
+// quantRowsQ4_1x3AVXVNNI computes 3 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x3AVXVNNI(t *quantTile)
+
+// quantRowsQ4_1x4AVX2 computes 4 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x4AVX2(t *quantTile)
+
+// quantRowsQ4_1x4AVXVNNI computes 4 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x4AVXVNNI(t *quantTile)
 
 // quantRowsQ5_0x1AVX512 computes 1 rows of one Q5_0 panel with 8-bit activations.
 //
@@ -898,10 +1038,40 @@ func quantRowsQ5_0x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_0x1AVX2(t *quantTile)
 
+// quantRowsQ5_0x1AVXVNNI computes 1 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x1AVXVNNI(t *quantTile)
+
 // quantRowsQ5_0x2AVX2 computes 2 rows of one Q5_0 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ5_0x2AVX2(t *quantTile)
+
+// quantRowsQ5_0x2AVXVNNI computes 2 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x2AVXVNNI(t *quantTile)
+
+// quantRowsQ5_0x3AVX2 computes 3 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x3AVX2(t *quantTile)
+
+// quantRowsQ5_0x3AVXVNNI computes 3 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x3AVXVNNI(t *quantTile)
+
+// quantRowsQ5_0x4AVX2 computes 4 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x4AVX2(t *quantTile)
+
+// quantRowsQ5_0x4AVXVNNI computes 4 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x4AVXVNNI(t *quantTile)
 
 // quantRowsQ5_1x1AVX512 computes 1 rows of one Q5_1 panel with 8-bit activations.
 //
@@ -938,10 +1108,40 @@ func quantRowsQ5_1x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_1x1AVX2(t *quantTile)
 
+// quantRowsQ5_1x1AVXVNNI computes 1 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x1AVXVNNI(t *quantTile)
+
 // quantRowsQ5_1x2AVX2 computes 2 rows of one Q5_1 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ5_1x2AVX2(t *quantTile)
+
+// quantRowsQ5_1x2AVXVNNI computes 2 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x2AVXVNNI(t *quantTile)
+
+// quantRowsQ5_1x3AVX2 computes 3 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x3AVX2(t *quantTile)
+
+// quantRowsQ5_1x3AVXVNNI computes 3 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x3AVXVNNI(t *quantTile)
+
+// quantRowsQ5_1x4AVX2 computes 4 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x4AVX2(t *quantTile)
+
+// quantRowsQ5_1x4AVXVNNI computes 4 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x4AVXVNNI(t *quantTile)
 
 // quantRowsQ4_Kx1AVX512 computes 1 rows of one Q4_K panel with 8-bit activations.
 //
@@ -978,10 +1178,40 @@ func quantRowsQ4_Kx8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_Kx1AVX2(t *quantTile)
 
+// quantRowsQ4_Kx1AVXVNNI computes 1 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx1AVXVNNI(t *quantTile)
+
 // quantRowsQ4_Kx2AVX2 computes 2 rows of one Q4_K panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ4_Kx2AVX2(t *quantTile)
+
+// quantRowsQ4_Kx2AVXVNNI computes 2 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx2AVXVNNI(t *quantTile)
+
+// quantRowsQ4_Kx3AVX2 computes 3 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx3AVX2(t *quantTile)
+
+// quantRowsQ4_Kx3AVXVNNI computes 3 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx3AVXVNNI(t *quantTile)
+
+// quantRowsQ4_Kx4AVX2 computes 4 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx4AVX2(t *quantTile)
+
+// quantRowsQ4_Kx4AVXVNNI computes 4 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx4AVXVNNI(t *quantTile)
 
 // quantRowsQ5_Kx1AVX512 computes 1 rows of one Q5_K panel with 8-bit activations.
 //
@@ -1018,10 +1248,40 @@ func quantRowsQ5_Kx8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_Kx1AVX2(t *quantTile)
 
+// quantRowsQ5_Kx1AVXVNNI computes 1 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx1AVXVNNI(t *quantTile)
+
 // quantRowsQ5_Kx2AVX2 computes 2 rows of one Q5_K panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ5_Kx2AVX2(t *quantTile)
+
+// quantRowsQ5_Kx2AVXVNNI computes 2 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx2AVXVNNI(t *quantTile)
+
+// quantRowsQ5_Kx3AVX2 computes 3 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx3AVX2(t *quantTile)
+
+// quantRowsQ5_Kx3AVXVNNI computes 3 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx3AVXVNNI(t *quantTile)
+
+// quantRowsQ5_Kx4AVX2 computes 4 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx4AVX2(t *quantTile)
+
+// quantRowsQ5_Kx4AVXVNNI computes 4 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx4AVXVNNI(t *quantTile)
 
 // quantRowsQ6_Kx1AVX512 computes 1 rows of one Q6_K panel with 8-bit activations.
 //
@@ -1058,10 +1318,40 @@ func quantRowsQ6_Kx8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ6_Kx1AVX2(t *quantTile)
 
+// quantRowsQ6_Kx1AVXVNNI computes 1 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx1AVXVNNI(t *quantTile)
+
 // quantRowsQ6_Kx2AVX2 computes 2 rows of one Q6_K panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ6_Kx2AVX2(t *quantTile)
+
+// quantRowsQ6_Kx2AVXVNNI computes 2 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx2AVXVNNI(t *quantTile)
+
+// quantRowsQ6_Kx3AVX2 computes 3 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx3AVX2(t *quantTile)
+
+// quantRowsQ6_Kx3AVXVNNI computes 3 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx3AVXVNNI(t *quantTile)
+
+// quantRowsQ6_Kx4AVX2 computes 4 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx4AVX2(t *quantTile)
+
+// quantRowsQ6_Kx4AVXVNNI computes 4 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx4AVXVNNI(t *quantTile)
 
 // quantiseAVX2 is quantiseRow.
 //
@@ -1633,16 +1923,28 @@ var quantAVX2 = quantTable{
 	},
 }
 
-// unpackAVX2 are kernels by type.
-var unpackAVX2 = [gpu.DTypes]func(*unpackCall){
-	gpu.Q8_0: unpackQ8_0AVX2,
-	gpu.Q4_0: unpackQ4_0AVX2,
-	gpu.Q4_1: unpackQ4_1AVX2,
-	gpu.Q5_0: unpackQ5_0AVX2,
-	gpu.Q5_1: unpackQ5_1AVX2,
-	gpu.Q4_K: unpackQ4_KAVX2,
-	gpu.Q5_K: unpackQ5_KAVX2,
-	gpu.Q6_K: unpackQ6_KAVX2,
+// quantAVXVNNI are kernels by kind and rows.
+var quantAVXVNNI = quantTable{
+	kindByte: {
+		1: quantWholex1AVXVNNI,
+		2: quantWholex2AVXVNNI,
+		3: quantWholex3AVXVNNI,
+	},
+	kindWhole: {
+		1: quantWholex1AVXVNNI,
+		2: quantWholex2AVXVNNI,
+		3: quantWholex3AVXVNNI,
+	},
+	kindLeast: {
+		1: quantLeastx1AVXVNNI,
+		2: quantLeastx2AVXVNNI,
+		3: quantLeastx3AVXVNNI,
+	},
+	kindHalf: {
+		1: quantHalfx1AVXVNNI,
+		2: quantHalfx2AVXVNNI,
+		3: quantHalfx3AVXVNNI,
+	},
 }
 
 // quantAVX512 are kernels by kind and rows.
@@ -1681,6 +1983,18 @@ var quantAVX512 = quantTable{
 	},
 }
 
+// unpackAVX2 are kernels by type.
+var unpackAVX2 = [gpu.DTypes]func(*unpackCall){
+	gpu.Q8_0: unpackQ8_0AVX2,
+	gpu.Q4_0: unpackQ4_0AVX2,
+	gpu.Q4_1: unpackQ4_1AVX2,
+	gpu.Q5_0: unpackQ5_0AVX2,
+	gpu.Q5_1: unpackQ5_1AVX2,
+	gpu.Q4_K: unpackQ4_KAVX2,
+	gpu.Q5_K: unpackQ5_KAVX2,
+	gpu.Q6_K: unpackQ6_KAVX2,
+}
+
 // unpackAVX512 are kernels by type.
 var unpackAVX512 = [gpu.DTypes]func(*unpackCall){
 	gpu.Q8_0: unpackQ8_0AVX512,
@@ -1698,34 +2012,102 @@ var quantRowsAVX2 = quantRowTable{
 	gpu.Q8_0: {
 		1: quantRowsQ8_0x1AVX2,
 		2: quantRowsQ8_0x2AVX2,
+		3: quantRowsQ8_0x3AVX2,
+		4: quantRowsQ8_0x4AVX2,
 	},
 	gpu.Q4_0: {
 		1: quantRowsQ4_0x1AVX2,
 		2: quantRowsQ4_0x2AVX2,
+		3: quantRowsQ4_0x3AVX2,
+		4: quantRowsQ4_0x4AVX2,
 	},
 	gpu.Q4_1: {
 		1: quantRowsQ4_1x1AVX2,
 		2: quantRowsQ4_1x2AVX2,
+		3: quantRowsQ4_1x3AVX2,
+		4: quantRowsQ4_1x4AVX2,
 	},
 	gpu.Q5_0: {
 		1: quantRowsQ5_0x1AVX2,
 		2: quantRowsQ5_0x2AVX2,
+		3: quantRowsQ5_0x3AVX2,
+		4: quantRowsQ5_0x4AVX2,
 	},
 	gpu.Q5_1: {
 		1: quantRowsQ5_1x1AVX2,
 		2: quantRowsQ5_1x2AVX2,
+		3: quantRowsQ5_1x3AVX2,
+		4: quantRowsQ5_1x4AVX2,
 	},
 	gpu.Q4_K: {
 		1: quantRowsQ4_Kx1AVX2,
 		2: quantRowsQ4_Kx2AVX2,
+		3: quantRowsQ4_Kx3AVX2,
+		4: quantRowsQ4_Kx4AVX2,
 	},
 	gpu.Q5_K: {
 		1: quantRowsQ5_Kx1AVX2,
 		2: quantRowsQ5_Kx2AVX2,
+		3: quantRowsQ5_Kx3AVX2,
+		4: quantRowsQ5_Kx4AVX2,
 	},
 	gpu.Q6_K: {
 		1: quantRowsQ6_Kx1AVX2,
 		2: quantRowsQ6_Kx2AVX2,
+		3: quantRowsQ6_Kx3AVX2,
+		4: quantRowsQ6_Kx4AVX2,
+	},
+}
+
+// quantRowsAVXVNNI are kernels by type and rows.
+var quantRowsAVXVNNI = quantRowTable{
+	gpu.Q8_0: {
+		1: quantRowsQ8_0x1AVXVNNI,
+		2: quantRowsQ8_0x2AVXVNNI,
+		3: quantRowsQ8_0x3AVXVNNI,
+		4: quantRowsQ8_0x4AVXVNNI,
+	},
+	gpu.Q4_0: {
+		1: quantRowsQ4_0x1AVXVNNI,
+		2: quantRowsQ4_0x2AVXVNNI,
+		3: quantRowsQ4_0x3AVXVNNI,
+		4: quantRowsQ4_0x4AVXVNNI,
+	},
+	gpu.Q4_1: {
+		1: quantRowsQ4_1x1AVXVNNI,
+		2: quantRowsQ4_1x2AVXVNNI,
+		3: quantRowsQ4_1x3AVXVNNI,
+		4: quantRowsQ4_1x4AVXVNNI,
+	},
+	gpu.Q5_0: {
+		1: quantRowsQ5_0x1AVXVNNI,
+		2: quantRowsQ5_0x2AVXVNNI,
+		3: quantRowsQ5_0x3AVXVNNI,
+		4: quantRowsQ5_0x4AVXVNNI,
+	},
+	gpu.Q5_1: {
+		1: quantRowsQ5_1x1AVXVNNI,
+		2: quantRowsQ5_1x2AVXVNNI,
+		3: quantRowsQ5_1x3AVXVNNI,
+		4: quantRowsQ5_1x4AVXVNNI,
+	},
+	gpu.Q4_K: {
+		1: quantRowsQ4_Kx1AVXVNNI,
+		2: quantRowsQ4_Kx2AVXVNNI,
+		3: quantRowsQ4_Kx3AVXVNNI,
+		4: quantRowsQ4_Kx4AVXVNNI,
+	},
+	gpu.Q5_K: {
+		1: quantRowsQ5_Kx1AVXVNNI,
+		2: quantRowsQ5_Kx2AVXVNNI,
+		3: quantRowsQ5_Kx3AVXVNNI,
+		4: quantRowsQ5_Kx4AVXVNNI,
+	},
+	gpu.Q6_K: {
+		1: quantRowsQ6_Kx1AVXVNNI,
+		2: quantRowsQ6_Kx2AVXVNNI,
+		3: quantRowsQ6_Kx3AVXVNNI,
+		4: quantRowsQ6_Kx4AVXVNNI,
 	},
 }
 

@@ -32,6 +32,11 @@ func limitDotAVX2(turns int)
 //go:noescape
 func limitSmallAVX2(turns int)
 
+// limitDotAVXVNNI adds the products of a vector of bytes to each chain a turn.
+//
+//go:noescape
+func limitDotAVXVNNI(turns int)
+
 // limitDotAVX512 adds the products of a vector of bytes to each chain a turn.
 //
 //go:noescape

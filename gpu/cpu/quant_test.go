@@ -10,7 +10,7 @@ import (
 )
 
 // quantISAs are the instruction sets with kernels of their own for quantised weights.
-var quantISAs = []cpu.ISA{cpu.AVX512, cpu.AVX2, cpu.Go}
+var quantISAs = []cpu.ISA{cpu.AVX512, cpu.AVXVNNI, cpu.AVX2, cpu.Go}
 
 // TestQuantisedExtremes: sums of the largest integers there are fit where kernels keep them, of all
 // signs that the activations may have, in tiles and in the kernels for a few rows.

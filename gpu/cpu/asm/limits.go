@@ -9,6 +9,7 @@ func (g *generator) limits() {
 	}
 	g.limitDot256()
 	g.limitSmall256()
+	g.limitDotVNNI()
 	g.limitDot512()
 	g.limitPairs()
 	g.limitTiles()
@@ -88,6 +89,20 @@ func (g *generator) limitSmall256() {
 			}
 			g.p("VPMADDWD Y2, Y%d, Y%d", run, run)
 			g.p("VPADDD Y%d, Y%d, Y%d", run, 12+i, 12+i)
+		}
+	})
+}
+
+// limitDotVNNI writes the same for AVX-VNNI.
+func (g *generator) limitDotVNNI() {
+	const name = "limitDotAVXVNNI"
+	g.function(name, "(turns int)", limitDotDoc, 8)
+	for i := range 16 {
+		g.p("VPXOR Y%d, Y%d, Y%d", i, i, i)
+	}
+	g.limitLoop(name, func() {
+		for i := range limitChains(ymm) {
+			g.dotBytes(4+i, 1, 0)
 		}
 	})
 }
