@@ -121,6 +121,10 @@ func (j *attentionJob) do(worker, task int) {
 			j.fetch(t, start+attentionBlock, min(last+1, start+2*attentionBlock))
 		}
 		b := block{job: j, task: t, scratch: s, start: start, panels: panels}
+		b.dtype, b.size = j.kv.seen()
+		if t.lines >= j.d.micro.tall {
+			b.openSweeps()
+		}
 		if plain(&j.args, last, start) && t.position >= start+attentionBlock-1 {
 			b.stretches = b.findValues(0, attentionBlock)
 		}

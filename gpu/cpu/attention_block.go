@@ -14,6 +14,8 @@ type block struct {
 	start       int        // first position of the block
 	panels      []keyPanel // the keys that some line of the task goes through
 	stretches   []stretch  // the values of the block, where every line of the task goes through all
+	dtype       gpu.DType  // of keys and values as kernels see them
+	size        int        // of a number of them
 	line, lines int
 }
 
@@ -48,7 +50,7 @@ func (b *block) do() {
 		b.hide(i, span{0, min(attentionBlock, seen+i*step)})
 	}
 	b.softmax(blind, b.lines)
-	if s := (stairs{max(1, 1-seen), to - common}); s.steps == 0 || b.climbs() {
+	if s := (stairs{max(1, 1-seen), to - common}); s.steps == 0 || b.sweeps() {
 		b.values(span{0, b.lines}, span{0, common}, s)
 		return
 	}
@@ -123,25 +125,49 @@ func (b *block) beside(sees []span) bool {
 // scores computes q·k for columns [from, to), and for a few more that softmax hides. Panels go in
 // ascending order, so that each overwrites what the one before it computed beyond its page.
 func (b *block) scores(from, to int) {
+	s := b.scratch
+	first := 0
+	for first < len(b.panels) && b.panels[first].after <= b.start+from {
+		first++
+	}
+	last := first
+	for last < len(b.panels) && b.panels[last].first < b.start+to {
+		last++
+	}
+	if !b.sweeps() {
+		b.scoreTiles(span{first, last})
+		return
+	}
+	kernel, call := b.job.d.micro.sweep[b.dtype], &s.keySweep
+	call.a = address(s.queries, b.line*b.job.args.HeadDim)
+	for first < last {
+		position := b.panels[first].first
+		n := 1
+		for first+n < last && b.panels[first+n].first == position+n*keyLanes {
+			n++
+		}
+		call.list, call.panels = &s.keyList[first], n
+		call.c = unsafe.Pointer(&s.scores[keyLanes+position-b.start])
+		kernel(call)
+		first += n
+	}
+}
+
+// scoreTiles is scores by tile kernels, for some of the panels.
+func (b *block) scoreTiles(which span) {
 	j, dim := b.job, b.job.args.HeadDim
-	dtype, size := j.kv.seen()
 	call := &b.scratch.call
 	*call = tile{
 		k: dim, a: address(b.scratch.queries, b.line*dim), lda: uintptr(dim) * 4,
-		ldb: uintptr(keyLanes * size), ldc: scoreStride * 4,
+		ldb: uintptr(keyLanes * b.size), ldc: scoreStride * 4,
 		init: unsafe.Pointer(&j.d.zeros),
 	}
-	one, pair := j.d.micro.near(dtype, b.lines)
-	panels := b.panels
-	for len(panels) > 0 && panels[0].after <= b.start+from {
-		panels = panels[1:]
-	}
-	for len(panels) > 0 && panels[0].first < b.start+to {
+	one, pair := j.d.micro.tiles[b.dtype][b.lines], j.d.micro.pairs[b.dtype][b.lines]
+	for panels := b.panels[which.first:which.last]; len(panels) > 0; {
 		p := &panels[0]
 		call.b = p.address
 		call.c = unsafe.Pointer(&b.scratch.scores[keyLanes+p.first-b.start])
-		if pair != nil && len(panels) > 1 && panels[1].first == p.first+keyLanes &&
-			panels[1].first < b.start+to {
+		if pair != nil && len(panels) > 1 && panels[1].first == p.first+keyLanes {
 			call.panel = uintptr(panels[1].address) - uintptr(p.address)
 			pair(call)
 			panels = panels[2:]
@@ -191,10 +217,23 @@ func (b *block) hide(i int, sees span) {
 // first on, each one after it from one line further down.
 type stairs struct{ first, steps int }
 
-// climbs says whether there are kernels for stairs, on tiles like this one.
-func (b *block) climbs() bool {
-	dtype, _ := b.job.kv.seen()
-	return b.job.d.micro.climbing[dtype] != nil && b.lines == b.job.d.micro.tall
+// sweeps says whether there are kernels for tiles like this one that take panel after panel, and
+// stairs.
+func (b *block) sweeps() bool {
+	return b.lines == b.job.d.micro.tall && b.job.d.micro.sweep[b.dtype] != nil
+}
+
+// openSweeps fills in what the calls of sweeping kernels have in common, for all tiles of a block.
+func (b *block) openSweeps() {
+	s, dim, row := b.scratch, b.job.args.HeadDim, uintptr(b.job.kv.padded)
+	for i, p := range b.panels {
+		s.keyList[i] = stretch{p.address, dim}
+	}
+	s.keySweep = sweep{lda: uintptr(dim) * 4, ldb: uintptr(keyLanes * b.size), count: 1,
+		along: unsafe.Sizeof(stretch{}), ldc: scoreStride * 4, init: unsafe.Pointer(&b.job.d.zeros)}
+	s.valueSweep = sweep{lda: scoreStride * 4, ldb: row * uintptr(b.size),
+		across: uintptr(panelRows * b.size), ldc: row * 4, ldi: row * 4, ahead: panelRows * 4,
+		panels: int(row) / panelRows, stairs: &s.stairs}
 }
 
 // values adds the weighted values of some columns, and of the stairs behind them, to the outputs of
@@ -203,33 +242,46 @@ func (b *block) values(lines, columns span, up stairs) {
 	if columns.first >= columns.last && up.steps == 0 {
 		return
 	}
-	s, kv, micro, rows := b.scratch, b.job.kv, b.job.d.micro, lines.last-lines.first
-	dtype, size := kv.seen()
-	row, stretches := uintptr(kv.padded)*4, b.stretches
+	s, padded := b.scratch, b.job.kv.padded
+	stretches := b.stretches
 	if stretches == nil {
 		stretches = b.findValues(columns.first, columns.last)
 	}
-	call := &s.call
-	*call = tile{
-		a:   address(s.scores[:], lines.first*scoreStride+keyLanes+columns.first),
-		lda: scoreStride * 4, ldb: uintptr(kv.padded * size), panel: uintptr(panelRows * size),
-		c: address(s.output, (b.line+lines.first)*kv.padded), ldc: row, ldi: row,
-		first: up.first, steps: up.steps,
+	a := address(s.scores[:], lines.first*scoreStride+keyLanes+columns.first)
+	c := address(s.output, (b.line+lines.first)*padded)
+	if lines.last-lines.first != b.lines || !b.sweeps() {
+		b.valueTiles(lines.last-lines.first, stretches, a, c)
+		return
 	}
+	call := &s.valueSweep
+	call.a, call.c, call.init = a, c, c
+	call.list, call.count = &stretches[0], len(stretches)
+	call.first, call.steps = up.first, up.steps
 	if up.steps > 0 {
 		b.findSteps(columns.last, up.steps)
-		call.stairs = &s.stairs
 	}
-	one, pair := micro.near(dtype, rows)
+	b.job.d.micro.sweep[b.dtype](call)
+}
+
+// valueTiles is values by tile kernels: of rows of weights from a on, to outputs from c on.
+func (b *block) valueTiles(rows int, stretches []stretch, a, c unsafe.Pointer) {
+	s, kv, micro := b.scratch, b.job.kv, b.job.d.micro
+	row, call := uintptr(kv.padded)*4, &s.call
+	*call = tile{
+		a: a, lda: scoreStride * 4,
+		ldb: uintptr(kv.padded * b.size), panel: uintptr(panelRows * b.size),
+		c: c, ldc: row, ldi: row,
+	}
+	one, pair := micro.tiles[b.dtype][rows], micro.pairs[b.dtype][rows]
 	for d := 0; d < kv.padded; {
 		kernel, width := one, panelRows
 		switch {
 		case rows == 1 && d+widePanels*panelRows <= kv.padded:
-			kernel, width = micro.wide[dtype], widePanels*panelRows
+			kernel, width = micro.wide[b.dtype], widePanels*panelRows
 		case pair != nil && d+pairPanels*panelRows <= kv.padded:
 			kernel, width = pair, pairPanels*panelRows
 		}
-		call.shift = uintptr(d * size)
+		call.shift = uintptr(d * b.size)
 		call.b, call.k = unsafe.Add(stretches[0].b, call.shift), stretches[0].k
 		call.rest, call.next = len(stretches)-1, &s.stretches[1]
 		call.init = call.c

@@ -1,6 +1,6 @@
 // Package cpu is the default device: it computes on the processor. Twin says in plain Go what
 // each kernel means; Device computes the same bits with packed weights, tiles, threads and, where
-// the processor has them, AVX-512, or AVX2 and FMA with or without AVX-VNNI.
+// the processor has them, AVX-512 or AVX2 and FMA.
 package cpu
 
 import (
@@ -17,12 +17,11 @@ type ISA string
 
 // The instruction sets. All of them give the same bits.
 const (
-	Auto    ISA = ""        // the best this processor has
-	AMX     ISA = "amx"     // AVX512 and tiles of bfloat16, for the class tdp alone; amd64 on Linux
-	AVX512  ISA = "avx512"  // AVX-512 F, BW, VL, DQ and VNNI; amd64 only
-	AVXVNNI ISA = "avxvnni" // AVX2 and the dot product of four bytes without AVX-512; amd64 only
-	AVX2    ISA = "avx2"    // AVX2, FMA and F16C; amd64 only
-	Go      ISA = "plain"   // plain Go; everywhere
+	Auto   ISA = ""       // the best this processor has
+	AMX    ISA = "amx"    // AVX512 and tiles of bfloat16, for the class tdp alone; amd64 on Linux
+	AVX512 ISA = "avx512" // AVX-512 F, BW, VL, DQ and VNNI; amd64 only
+	AVX2   ISA = "avx2"   // AVX2, FMA and F16C; amd64 only
+	Go     ISA = "plain"  // plain Go; everywhere
 )
 
 // maxThreads bounds the worker pool.
@@ -109,7 +108,7 @@ func choose(isa ISA, tdp bool) (*micro, error) {
 	switch isa {
 	case Go:
 		return goMicro(), nil
-	case AVX2, AVXVNNI, AVX512, AMX:
+	case AVX2, AVX512, AMX:
 		if isa == AMX && !tdp {
 			return nil, fmt.Errorf("cpu device: the tiles of %q have sums in the order of the "+
 				"numerics class %s alone: set backend.numerics = %q", isa, NumericsTDP, NumericsTDP)
@@ -120,7 +119,7 @@ func choose(isa ISA, tdp bool) (*micro, error) {
 		return nil, fmt.Errorf("cpu device: this machine lacks the instructions of %q; it has %s",
 			isa, available())
 	case Auto:
-		for _, best := range []ISA{AMX, AVX512, AVXVNNI, AVX2} {
+		for _, best := range []ISA{AMX, AVX512, AVX2} {
 			if best == AMX && !tdp {
 				continue
 			}
@@ -130,14 +129,14 @@ func choose(isa ISA, tdp bool) (*micro, error) {
 		}
 		return goMicro(), nil
 	}
-	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q, %q, %q, %q "+
-		"and %q", isa, AMX, AVX512, AVXVNNI, AVX2, Go)
+	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q, %q, %q and %q",
+		isa, AMX, AVX512, AVX2, Go)
 }
 
 // available names the instruction sets of this machine.
 func available() string {
 	var names []string
-	for _, isa := range []ISA{AMX, AVX512, AVXVNNI, AVX2} {
+	for _, isa := range []ISA{AMX, AVX512, AVX2} {
 		if fastMicro(isa) != nil {
 			names = append(names, string(isa))
 		}
@@ -202,9 +201,12 @@ type scratch struct {
 	totals    [attentionLines]float32
 	panels    [attentionBlock + 1]keyPanel // of one block of positions
 	stretches [attentionBlock + 1]stretch  // of one call, or of the calls of one block
+	keyList   [attentionBlock + 1]stretch  // of the panels
 	stairs    [tileRows]unsafe.Pointer     // of one call
 	queries   []float32                    // [attentionLines][head]
 	output    []float32                    // [attentionLines][padded head]
+
+	keySweep, valueSweep sweep
 
 	softmax softmaxCall
 	stored  [maxStored]uint16 // a key on its way to its page
@@ -239,6 +241,7 @@ type vectors struct {
 	init, out  [tileRows * panelRows]float32   // start and result of a ragged tile
 	gates, ups [tileRows][gatedWidth]float32   // of one tile
 	scores     [tileRows * scoreStride]float32 // of attention, of the lines of one tile
+	powers     softPowers                      // of softmax
 }
 
 // newScratch aligns what kernels load in whole vectors.
@@ -246,8 +249,10 @@ func newScratch() *scratch {
 	m := newMemory(int(unsafe.Sizeof(quantScratch{})))
 	planes := newMemory(int(unsafe.Sizeof(tdpScratch{})))
 	v := newMemory(int(unsafe.Sizeof(vectors{})))
-	return &scratch{vectors: (*vectors)(v.at(0)), quant: (*quantScratch)(m.at(0)),
+	s := &scratch{vectors: (*vectors)(v.at(0)), quant: (*quantScratch)(m.at(0)),
 		tdp: (*tdpScratch)(planes.at(0))}
+	s.softmax.powers = &s.powers
+	return s
 }
 
 // forget drops the addresses of the last call: they may lie in memory that is unmapped one day, and
@@ -256,7 +261,9 @@ func (s *scratch) forget() {
 	s.call = tile{}
 	clear(s.panels[:])
 	clear(s.stretches[:])
+	clear(s.keyList[:])
 	clear(s.stairs[:])
+	s.keySweep, s.valueSweep = sweep{}, sweep{}
 	s.unpack, s.widen, s.tile = unpackCall{}, floatCall{}, quantTile{}
 	s.widening = widenCall{}
 	s.tdpTile, s.planes, s.amxCall = tdpTile{}, tdpWiden{}, amxCall{}

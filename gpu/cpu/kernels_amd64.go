@@ -38,10 +38,10 @@ func tileF32x5AVX2(t *tile)
 //go:noescape
 func tileF32x6AVX2(t *tile)
 
-// climbF32AVX2 is tileF32x6AVX2 that climbs stairs.
+// sweepF32AVX2 takes 6 rows through F32 panels.
 //
 //go:noescape
-func climbF32AVX2(t *tile)
+func sweepF32AVX2(s *sweep)
 
 // wideF32AVX2 computes one row of four F32 panels.
 //
@@ -78,10 +78,10 @@ func tileF16x5AVX2(t *tile)
 //go:noescape
 func tileF16x6AVX2(t *tile)
 
-// climbF16AVX2 is tileF16x6AVX2 that climbs stairs.
+// sweepF16AVX2 takes 6 rows through F16 panels.
 //
 //go:noescape
-func climbF16AVX2(t *tile)
+func sweepF16AVX2(s *sweep)
 
 // wideF16AVX2 computes one row of four F16 panels.
 //
@@ -118,10 +118,10 @@ func tileBF16x5AVX2(t *tile)
 //go:noescape
 func tileBF16x6AVX2(t *tile)
 
-// climbBF16AVX2 is tileBF16x6AVX2 that climbs stairs.
+// sweepBF16AVX2 takes 6 rows through BF16 panels.
 //
 //go:noescape
-func climbBF16AVX2(t *tile)
+func sweepBF16AVX2(s *sweep)
 
 // wideBF16AVX2 computes one row of four BF16 panels.
 //
@@ -238,15 +238,10 @@ func tileF32x14AVX512(t *tile)
 //go:noescape
 func pairF32x14AVX512(t *tile)
 
-// climbF32AVX512 is tileF32x14AVX512 that climbs stairs.
+// sweepF32AVX512 takes 14 rows through F32 panels.
 //
 //go:noescape
-func climbF32AVX512(t *tile)
-
-// climbPairF32AVX512 is pairF32x14AVX512 that climbs stairs.
-//
-//go:noescape
-func climbPairF32AVX512(t *tile)
+func sweepF32AVX512(s *sweep)
 
 // wideF32AVX512 computes one row of four F32 panels.
 //
@@ -363,15 +358,10 @@ func tileF16x14AVX512(t *tile)
 //go:noescape
 func pairF16x14AVX512(t *tile)
 
-// climbF16AVX512 is tileF16x14AVX512 that climbs stairs.
+// sweepF16AVX512 takes 14 rows through F16 panels.
 //
 //go:noescape
-func climbF16AVX512(t *tile)
-
-// climbPairF16AVX512 is pairF16x14AVX512 that climbs stairs.
-//
-//go:noescape
-func climbPairF16AVX512(t *tile)
+func sweepF16AVX512(s *sweep)
 
 // wideF16AVX512 computes one row of four F16 panels.
 //
@@ -488,25 +478,15 @@ func tileBF16x14AVX512(t *tile)
 //go:noescape
 func pairBF16x14AVX512(t *tile)
 
-// climbBF16AVX512 is tileBF16x14AVX512 that climbs stairs.
+// sweepBF16AVX512 takes 14 rows through BF16 panels.
 //
 //go:noescape
-func climbBF16AVX512(t *tile)
-
-// climbPairBF16AVX512 is pairBF16x14AVX512 that climbs stairs.
-//
-//go:noescape
-func climbPairBF16AVX512(t *tile)
+func sweepBF16AVX512(s *sweep)
 
 // wideBF16AVX512 computes one row of four BF16 panels.
 //
 //go:noescape
 func wideBF16AVX512(t *tile)
-
-// unpackQ8_0AVXVNNI unpacks a chunk of a Q8_0 panel.
-//
-//go:noescape
-func unpackQ8_0AVXVNNI(c *unpackCall)
 
 // unpackQ8_0AVX2 unpacks a chunk of a Q8_0 panel.
 //
@@ -718,6 +698,16 @@ func quantBytex1AVX2(t *quantTile)
 //go:noescape
 func quantBytex2AVX2(t *quantTile)
 
+// quantBytex3AVX2 computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantBytex3AVX2(t *quantTile)
+
+// quantBytex4AVX2 computes 4 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantBytex4AVX2(t *quantTile)
+
 // quantWholex1AVX2 computes 1 rows of one panel with 8-bit activations.
 //
 //go:noescape
@@ -727,6 +717,16 @@ func quantWholex1AVX2(t *quantTile)
 //
 //go:noescape
 func quantWholex2AVX2(t *quantTile)
+
+// quantWholex3AVX2 computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex3AVX2(t *quantTile)
+
+// quantWholex4AVX2 computes 4 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex4AVX2(t *quantTile)
 
 // quantLeastx1AVX2 computes 1 rows of one panel with 8-bit activations.
 //
@@ -738,6 +738,16 @@ func quantLeastx1AVX2(t *quantTile)
 //go:noescape
 func quantLeastx2AVX2(t *quantTile)
 
+// quantLeastx3AVX2 computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx3AVX2(t *quantTile)
+
+// quantLeastx4AVX2 computes 4 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx4AVX2(t *quantTile)
+
 // quantHalfx1AVX2 computes 1 rows of one panel with 8-bit activations.
 //
 //go:noescape
@@ -748,50 +758,15 @@ func quantHalfx1AVX2(t *quantTile)
 //go:noescape
 func quantHalfx2AVX2(t *quantTile)
 
-// quantWholex1AVXVNNI computes 1 rows of one panel with 8-bit activations.
+// quantHalfx3AVX2 computes 3 rows of one panel with 8-bit activations.
 //
 //go:noescape
-func quantWholex1AVXVNNI(t *quantTile)
+func quantHalfx3AVX2(t *quantTile)
 
-// quantWholex2AVXVNNI computes 2 rows of one panel with 8-bit activations.
+// quantHalfx4AVX2 computes 4 rows of one panel with 8-bit activations.
 //
 //go:noescape
-func quantWholex2AVXVNNI(t *quantTile)
-
-// quantWholex3AVXVNNI computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantWholex3AVXVNNI(t *quantTile)
-
-// quantLeastx1AVXVNNI computes 1 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantLeastx1AVXVNNI(t *quantTile)
-
-// quantLeastx2AVXVNNI computes 2 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantLeastx2AVXVNNI(t *quantTile)
-
-// quantLeastx3AVXVNNI computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantLeastx3AVXVNNI(t *quantTile)
-
-// quantHalfx1AVXVNNI computes 1 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantHalfx1AVXVNNI(t *quantTile)
-
-// quantHalfx2AVXVNNI computes 2 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantHalfx2AVXVNNI(t *quantTile)
-
-// quantHalfx3AVXVNNI computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantHalfx3AVXVNNI(t *quantTile)
+func quantHalfx4AVX2(t *quantTile)
 
 // quantRowsQ8_0x1AVX512 computes 1 rows of one Q8_0 panel with 8-bit activations.
 //
@@ -828,40 +803,10 @@ func quantRowsQ8_0x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ8_0x1AVX2(t *quantTile)
 
-// quantRowsQ8_0x1AVXVNNI computes 1 rows of one Q8_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ8_0x1AVXVNNI(t *quantTile)
-
 // quantRowsQ8_0x2AVX2 computes 2 rows of one Q8_0 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ8_0x2AVX2(t *quantTile)
-
-// quantRowsQ8_0x2AVXVNNI computes 2 rows of one Q8_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ8_0x2AVXVNNI(t *quantTile)
-
-// quantRowsQ8_0x3AVX2 computes 3 rows of one Q8_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ8_0x3AVX2(t *quantTile)
-
-// quantRowsQ8_0x3AVXVNNI computes 3 rows of one Q8_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ8_0x3AVXVNNI(t *quantTile)
-
-// quantRowsQ8_0x4AVX2 computes 4 rows of one Q8_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ8_0x4AVX2(t *quantTile)
-
-// quantRowsQ8_0x4AVXVNNI computes 4 rows of one Q8_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ8_0x4AVXVNNI(t *quantTile)
 
 // quantRowsQ4_0x1AVX512 computes 1 rows of one Q4_0 panel with 8-bit activations.
 //
@@ -898,40 +843,10 @@ func quantRowsQ4_0x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_0x1AVX2(t *quantTile)
 
-// quantRowsQ4_0x1AVXVNNI computes 1 rows of one Q4_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_0x1AVXVNNI(t *quantTile)
-
 // quantRowsQ4_0x2AVX2 computes 2 rows of one Q4_0 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ4_0x2AVX2(t *quantTile)
-
-// quantRowsQ4_0x2AVXVNNI computes 2 rows of one Q4_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_0x2AVXVNNI(t *quantTile)
-
-// quantRowsQ4_0x3AVX2 computes 3 rows of one Q4_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_0x3AVX2(t *quantTile)
-
-// quantRowsQ4_0x3AVXVNNI computes 3 rows of one Q4_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_0x3AVXVNNI(t *quantTile)
-
-// quantRowsQ4_0x4AVX2 computes 4 rows of one Q4_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_0x4AVX2(t *quantTile)
-
-// quantRowsQ4_0x4AVXVNNI computes 4 rows of one Q4_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_0x4AVXVNNI(t *quantTile)
 
 // quantRowsQ4_1x1AVX512 computes 1 rows of one Q4_1 panel with 8-bit activations.
 //
@@ -968,40 +883,10 @@ func quantRowsQ4_1x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_1x1AVX2(t *quantTile)
 
-// quantRowsQ4_1x1AVXVNNI computes 1 rows of one Q4_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_1x1AVXVNNI(t *quantTile)
-
 // quantRowsQ4_1x2AVX2 computes 2 rows of one Q4_1 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ4_1x2AVX2(t *quantTile)
-
-// quantRowsQ4_1x2AVXVNNI computes 2 rows of one Q4_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_1x2AVXVNNI(t *quantTile)
-
-// quantRowsQ4_1x3AVX2 computes 3 rows of one Q4_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_1x3AVX2(t *quantTile)
-
-// quantRowsQ4_1x3AVXVNNI computes 3 rows of one Q4_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_1x3AVXVNNI(t *quantTile)
-
-// quantRowsQ4_1x4AVX2 computes 4 rows of one Q4_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_1x4AVX2(t *quantTile)
-
-// quantRowsQ4_1x4AVXVNNI computes 4 rows of one Q4_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_1x4AVXVNNI(t *quantTile)
 
 // quantRowsQ5_0x1AVX512 computes 1 rows of one Q5_0 panel with 8-bit activations.
 //
@@ -1038,40 +923,10 @@ func quantRowsQ5_0x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_0x1AVX2(t *quantTile)
 
-// quantRowsQ5_0x1AVXVNNI computes 1 rows of one Q5_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_0x1AVXVNNI(t *quantTile)
-
 // quantRowsQ5_0x2AVX2 computes 2 rows of one Q5_0 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ5_0x2AVX2(t *quantTile)
-
-// quantRowsQ5_0x2AVXVNNI computes 2 rows of one Q5_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_0x2AVXVNNI(t *quantTile)
-
-// quantRowsQ5_0x3AVX2 computes 3 rows of one Q5_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_0x3AVX2(t *quantTile)
-
-// quantRowsQ5_0x3AVXVNNI computes 3 rows of one Q5_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_0x3AVXVNNI(t *quantTile)
-
-// quantRowsQ5_0x4AVX2 computes 4 rows of one Q5_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_0x4AVX2(t *quantTile)
-
-// quantRowsQ5_0x4AVXVNNI computes 4 rows of one Q5_0 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_0x4AVXVNNI(t *quantTile)
 
 // quantRowsQ5_1x1AVX512 computes 1 rows of one Q5_1 panel with 8-bit activations.
 //
@@ -1108,40 +963,10 @@ func quantRowsQ5_1x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_1x1AVX2(t *quantTile)
 
-// quantRowsQ5_1x1AVXVNNI computes 1 rows of one Q5_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_1x1AVXVNNI(t *quantTile)
-
 // quantRowsQ5_1x2AVX2 computes 2 rows of one Q5_1 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ5_1x2AVX2(t *quantTile)
-
-// quantRowsQ5_1x2AVXVNNI computes 2 rows of one Q5_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_1x2AVXVNNI(t *quantTile)
-
-// quantRowsQ5_1x3AVX2 computes 3 rows of one Q5_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_1x3AVX2(t *quantTile)
-
-// quantRowsQ5_1x3AVXVNNI computes 3 rows of one Q5_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_1x3AVXVNNI(t *quantTile)
-
-// quantRowsQ5_1x4AVX2 computes 4 rows of one Q5_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_1x4AVX2(t *quantTile)
-
-// quantRowsQ5_1x4AVXVNNI computes 4 rows of one Q5_1 panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_1x4AVXVNNI(t *quantTile)
 
 // quantRowsQ4_Kx1AVX512 computes 1 rows of one Q4_K panel with 8-bit activations.
 //
@@ -1178,40 +1003,10 @@ func quantRowsQ4_Kx8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_Kx1AVX2(t *quantTile)
 
-// quantRowsQ4_Kx1AVXVNNI computes 1 rows of one Q4_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_Kx1AVXVNNI(t *quantTile)
-
 // quantRowsQ4_Kx2AVX2 computes 2 rows of one Q4_K panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ4_Kx2AVX2(t *quantTile)
-
-// quantRowsQ4_Kx2AVXVNNI computes 2 rows of one Q4_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_Kx2AVXVNNI(t *quantTile)
-
-// quantRowsQ4_Kx3AVX2 computes 3 rows of one Q4_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_Kx3AVX2(t *quantTile)
-
-// quantRowsQ4_Kx3AVXVNNI computes 3 rows of one Q4_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_Kx3AVXVNNI(t *quantTile)
-
-// quantRowsQ4_Kx4AVX2 computes 4 rows of one Q4_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_Kx4AVX2(t *quantTile)
-
-// quantRowsQ4_Kx4AVXVNNI computes 4 rows of one Q4_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ4_Kx4AVXVNNI(t *quantTile)
 
 // quantRowsQ5_Kx1AVX512 computes 1 rows of one Q5_K panel with 8-bit activations.
 //
@@ -1248,40 +1043,10 @@ func quantRowsQ5_Kx8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_Kx1AVX2(t *quantTile)
 
-// quantRowsQ5_Kx1AVXVNNI computes 1 rows of one Q5_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_Kx1AVXVNNI(t *quantTile)
-
 // quantRowsQ5_Kx2AVX2 computes 2 rows of one Q5_K panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ5_Kx2AVX2(t *quantTile)
-
-// quantRowsQ5_Kx2AVXVNNI computes 2 rows of one Q5_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_Kx2AVXVNNI(t *quantTile)
-
-// quantRowsQ5_Kx3AVX2 computes 3 rows of one Q5_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_Kx3AVX2(t *quantTile)
-
-// quantRowsQ5_Kx3AVXVNNI computes 3 rows of one Q5_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_Kx3AVXVNNI(t *quantTile)
-
-// quantRowsQ5_Kx4AVX2 computes 4 rows of one Q5_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_Kx4AVX2(t *quantTile)
-
-// quantRowsQ5_Kx4AVXVNNI computes 4 rows of one Q5_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ5_Kx4AVXVNNI(t *quantTile)
 
 // quantRowsQ6_Kx1AVX512 computes 1 rows of one Q6_K panel with 8-bit activations.
 //
@@ -1318,40 +1083,10 @@ func quantRowsQ6_Kx8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ6_Kx1AVX2(t *quantTile)
 
-// quantRowsQ6_Kx1AVXVNNI computes 1 rows of one Q6_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ6_Kx1AVXVNNI(t *quantTile)
-
 // quantRowsQ6_Kx2AVX2 computes 2 rows of one Q6_K panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ6_Kx2AVX2(t *quantTile)
-
-// quantRowsQ6_Kx2AVXVNNI computes 2 rows of one Q6_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ6_Kx2AVXVNNI(t *quantTile)
-
-// quantRowsQ6_Kx3AVX2 computes 3 rows of one Q6_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ6_Kx3AVX2(t *quantTile)
-
-// quantRowsQ6_Kx3AVXVNNI computes 3 rows of one Q6_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ6_Kx3AVXVNNI(t *quantTile)
-
-// quantRowsQ6_Kx4AVX2 computes 4 rows of one Q6_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ6_Kx4AVX2(t *quantTile)
-
-// quantRowsQ6_Kx4AVXVNNI computes 4 rows of one Q6_K panel with 8-bit activations.
-//
-//go:noescape
-func quantRowsQ6_Kx4AVXVNNI(t *quantTile)
 
 // quantiseAVX2 is quantiseRow.
 //
@@ -1378,7 +1113,7 @@ func addWeightedAVX2(dst, x, weight *float32, n int, inverse, offset float32)
 //go:noescape
 func scaleRowAVX2(x *float32, n int, f float32)
 
-// softmaxAVX2 is softmaxStep of every line of a call.
+// softmaxAVX2 is softmaxStep of every line of a call of up to 8.
 //
 //go:noescape
 func softmaxAVX2(c *softmaxCall)
@@ -1882,25 +1617,18 @@ var pairsAVX512 = tileTable{
 	},
 }
 
-// climbAVX2 are kernels by type.
-var climbAVX2 = [plainTypes]tileKernel{
-	gpu.F32:  climbF32AVX2,
-	gpu.F16:  climbF16AVX2,
-	gpu.BF16: climbBF16AVX2,
+// sweepAVX2 are kernels by type.
+var sweepAVX2 = [plainTypes]func(*sweep){
+	gpu.F32:  sweepF32AVX2,
+	gpu.F16:  sweepF16AVX2,
+	gpu.BF16: sweepBF16AVX2,
 }
 
-// climbAVX512 are kernels by type.
-var climbAVX512 = [plainTypes]tileKernel{
-	gpu.F32:  climbF32AVX512,
-	gpu.F16:  climbF16AVX512,
-	gpu.BF16: climbBF16AVX512,
-}
-
-// climbPairAVX512 are kernels by type.
-var climbPairAVX512 = [plainTypes]tileKernel{
-	gpu.F32:  climbPairF32AVX512,
-	gpu.F16:  climbPairF16AVX512,
-	gpu.BF16: climbPairBF16AVX512,
+// sweepAVX512 are kernels by type.
+var sweepAVX512 = [plainTypes]func(*sweep){
+	gpu.F32:  sweepF32AVX512,
+	gpu.F16:  sweepF16AVX512,
+	gpu.BF16: sweepBF16AVX512,
 }
 
 // quantAVX2 are kernels by kind and rows.
@@ -1908,43 +1636,39 @@ var quantAVX2 = quantTable{
 	kindByte: {
 		1: quantBytex1AVX2,
 		2: quantBytex2AVX2,
+		3: quantBytex3AVX2,
+		4: quantBytex4AVX2,
 	},
 	kindWhole: {
 		1: quantWholex1AVX2,
 		2: quantWholex2AVX2,
+		3: quantWholex3AVX2,
+		4: quantWholex4AVX2,
 	},
 	kindLeast: {
 		1: quantLeastx1AVX2,
 		2: quantLeastx2AVX2,
+		3: quantLeastx3AVX2,
+		4: quantLeastx4AVX2,
 	},
 	kindHalf: {
 		1: quantHalfx1AVX2,
 		2: quantHalfx2AVX2,
+		3: quantHalfx3AVX2,
+		4: quantHalfx4AVX2,
 	},
 }
 
-// quantAVXVNNI are kernels by kind and rows.
-var quantAVXVNNI = quantTable{
-	kindByte: {
-		1: quantWholex1AVXVNNI,
-		2: quantWholex2AVXVNNI,
-		3: quantWholex3AVXVNNI,
-	},
-	kindWhole: {
-		1: quantWholex1AVXVNNI,
-		2: quantWholex2AVXVNNI,
-		3: quantWholex3AVXVNNI,
-	},
-	kindLeast: {
-		1: quantLeastx1AVXVNNI,
-		2: quantLeastx2AVXVNNI,
-		3: quantLeastx3AVXVNNI,
-	},
-	kindHalf: {
-		1: quantHalfx1AVXVNNI,
-		2: quantHalfx2AVXVNNI,
-		3: quantHalfx3AVXVNNI,
-	},
+// unpackAVX2 are kernels by type.
+var unpackAVX2 = [gpu.DTypes]func(*unpackCall){
+	gpu.Q8_0: unpackQ8_0AVX2,
+	gpu.Q4_0: unpackQ4_0AVX2,
+	gpu.Q4_1: unpackQ4_1AVX2,
+	gpu.Q5_0: unpackQ5_0AVX2,
+	gpu.Q5_1: unpackQ5_1AVX2,
+	gpu.Q4_K: unpackQ4_KAVX2,
+	gpu.Q5_K: unpackQ5_KAVX2,
+	gpu.Q6_K: unpackQ6_KAVX2,
 }
 
 // quantAVX512 are kernels by kind and rows.
@@ -1983,18 +1707,6 @@ var quantAVX512 = quantTable{
 	},
 }
 
-// unpackAVX2 are kernels by type.
-var unpackAVX2 = [gpu.DTypes]func(*unpackCall){
-	gpu.Q8_0: unpackQ8_0AVX2,
-	gpu.Q4_0: unpackQ4_0AVX2,
-	gpu.Q4_1: unpackQ4_1AVX2,
-	gpu.Q5_0: unpackQ5_0AVX2,
-	gpu.Q5_1: unpackQ5_1AVX2,
-	gpu.Q4_K: unpackQ4_KAVX2,
-	gpu.Q5_K: unpackQ5_KAVX2,
-	gpu.Q6_K: unpackQ6_KAVX2,
-}
-
 // unpackAVX512 are kernels by type.
 var unpackAVX512 = [gpu.DTypes]func(*unpackCall){
 	gpu.Q8_0: unpackQ8_0AVX512,
@@ -2012,102 +1724,34 @@ var quantRowsAVX2 = quantRowTable{
 	gpu.Q8_0: {
 		1: quantRowsQ8_0x1AVX2,
 		2: quantRowsQ8_0x2AVX2,
-		3: quantRowsQ8_0x3AVX2,
-		4: quantRowsQ8_0x4AVX2,
 	},
 	gpu.Q4_0: {
 		1: quantRowsQ4_0x1AVX2,
 		2: quantRowsQ4_0x2AVX2,
-		3: quantRowsQ4_0x3AVX2,
-		4: quantRowsQ4_0x4AVX2,
 	},
 	gpu.Q4_1: {
 		1: quantRowsQ4_1x1AVX2,
 		2: quantRowsQ4_1x2AVX2,
-		3: quantRowsQ4_1x3AVX2,
-		4: quantRowsQ4_1x4AVX2,
 	},
 	gpu.Q5_0: {
 		1: quantRowsQ5_0x1AVX2,
 		2: quantRowsQ5_0x2AVX2,
-		3: quantRowsQ5_0x3AVX2,
-		4: quantRowsQ5_0x4AVX2,
 	},
 	gpu.Q5_1: {
 		1: quantRowsQ5_1x1AVX2,
 		2: quantRowsQ5_1x2AVX2,
-		3: quantRowsQ5_1x3AVX2,
-		4: quantRowsQ5_1x4AVX2,
 	},
 	gpu.Q4_K: {
 		1: quantRowsQ4_Kx1AVX2,
 		2: quantRowsQ4_Kx2AVX2,
-		3: quantRowsQ4_Kx3AVX2,
-		4: quantRowsQ4_Kx4AVX2,
 	},
 	gpu.Q5_K: {
 		1: quantRowsQ5_Kx1AVX2,
 		2: quantRowsQ5_Kx2AVX2,
-		3: quantRowsQ5_Kx3AVX2,
-		4: quantRowsQ5_Kx4AVX2,
 	},
 	gpu.Q6_K: {
 		1: quantRowsQ6_Kx1AVX2,
 		2: quantRowsQ6_Kx2AVX2,
-		3: quantRowsQ6_Kx3AVX2,
-		4: quantRowsQ6_Kx4AVX2,
-	},
-}
-
-// quantRowsAVXVNNI are kernels by type and rows.
-var quantRowsAVXVNNI = quantRowTable{
-	gpu.Q8_0: {
-		1: quantRowsQ8_0x1AVXVNNI,
-		2: quantRowsQ8_0x2AVXVNNI,
-		3: quantRowsQ8_0x3AVXVNNI,
-		4: quantRowsQ8_0x4AVXVNNI,
-	},
-	gpu.Q4_0: {
-		1: quantRowsQ4_0x1AVXVNNI,
-		2: quantRowsQ4_0x2AVXVNNI,
-		3: quantRowsQ4_0x3AVXVNNI,
-		4: quantRowsQ4_0x4AVXVNNI,
-	},
-	gpu.Q4_1: {
-		1: quantRowsQ4_1x1AVXVNNI,
-		2: quantRowsQ4_1x2AVXVNNI,
-		3: quantRowsQ4_1x3AVXVNNI,
-		4: quantRowsQ4_1x4AVXVNNI,
-	},
-	gpu.Q5_0: {
-		1: quantRowsQ5_0x1AVXVNNI,
-		2: quantRowsQ5_0x2AVXVNNI,
-		3: quantRowsQ5_0x3AVXVNNI,
-		4: quantRowsQ5_0x4AVXVNNI,
-	},
-	gpu.Q5_1: {
-		1: quantRowsQ5_1x1AVXVNNI,
-		2: quantRowsQ5_1x2AVXVNNI,
-		3: quantRowsQ5_1x3AVXVNNI,
-		4: quantRowsQ5_1x4AVXVNNI,
-	},
-	gpu.Q4_K: {
-		1: quantRowsQ4_Kx1AVXVNNI,
-		2: quantRowsQ4_Kx2AVXVNNI,
-		3: quantRowsQ4_Kx3AVXVNNI,
-		4: quantRowsQ4_Kx4AVXVNNI,
-	},
-	gpu.Q5_K: {
-		1: quantRowsQ5_Kx1AVXVNNI,
-		2: quantRowsQ5_Kx2AVXVNNI,
-		3: quantRowsQ5_Kx3AVXVNNI,
-		4: quantRowsQ5_Kx4AVXVNNI,
-	},
-	gpu.Q6_K: {
-		1: quantRowsQ6_Kx1AVXVNNI,
-		2: quantRowsQ6_Kx2AVXVNNI,
-		3: quantRowsQ6_Kx3AVXVNNI,
-		4: quantRowsQ6_Kx4AVXVNNI,
 	},
 }
 

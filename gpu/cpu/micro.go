@@ -34,13 +34,7 @@ type tile struct {
 	ldi   uintptr
 	rest  int      // how many stretches of b follow the first
 	next  *stretch // the first of those; kernels count both down and up
-	shift uintptr  // of the stretches that follow, and of the stairs
-
-	// The climbing kernels go on behind all stretches: row first and those below it by the panel at
-	// stairs[0], row first+1 and those below it by the one at stairs[1], and so on. first is at
-	// least 1.
-	stairs       *[tileRows]unsafe.Pointer
-	first, steps int
+	shift uintptr  // of the stretches that follow
 
 	// The processor's mode: before the call, which the kernel keeps here, and flushMode where
 	// subnormals are to be taken for zeros, else 0. Kernels for BF16 alone look.
@@ -60,13 +54,18 @@ type softmaxCall struct {
 	lines      int
 	top, total *float32 // those of the lines
 	scale      float32
-	_          [softmaxLines]float32 // corrections and sums of the lines, for the kernel's own use
-	_          [softmaxLines]float32
-	output     *float32 // what was summed up so far, of line after line: it takes the new scale
-	width      int      // of a line of it, a multiple of panelRows
+	_          [3 * softmaxLines]float32 // the kernel's: corrections and sums
+
+	output *float32 // what was summed up so far, of line after line: it takes the new scale
+	width  int      // of a line of it, a multiple of panelRows
+
+	powers *softPowers // the kernel's
 }
 
-// softmaxLines is the most lines of one call.
+// softPowers are what is to be added to the exponents of weights, line by line.
+type softPowers [softmaxLines][attentionBlock]float32
+
+// softmaxLines is the most lines of one call. A micro set takes as many as its tiles are tall.
 const softmaxLines = 16
 
 // softmaxGo is softmax in plain Go.
@@ -103,12 +102,11 @@ type tileTable [tileKinds][tileRows + 1]tileKernel
 // micro is a set of inner loops. All sets give the same bits.
 type micro struct {
 	name          ISA
-	tall          int                    // the rows that tiles are best cut into
-	tiles         tileTable              // one panel, every height up to tall
-	pairs         tileTable              // pairPanels panels; empty where one panel is as good
-	climbing      [plainTypes]tileKernel // tall rows that climb stairs; nil where there are none
-	climbingPairs [plainTypes]tileKernel // the same for pairPanels panels
-	wide          [tileKinds]tileKernel  // one row, widePanels panels
+	tall          int                      // the rows that tiles are best cut into
+	tiles         tileTable                // one panel, every height up to tall
+	pairs         tileTable                // pairPanels panels; empty where one panel is as good
+	sweep         [plainTypes]func(*sweep) // of tall rows; nil where there are none
+	wide          [tileKinds]tileKernel    // one row, widePanels panels
 	sumSquares    func(lanes *[normLanes]float64, x []float32)
 	scaleWeighted func(dst, x, weight []float32, n norm)
 	scaleRow      func(x []float32, f float32)
@@ -156,15 +154,6 @@ func goMicro() *micro {
 		}
 	}
 	return m
-}
-
-// near gives the kernels for outputs that are in the first-level cache, of one panel and of a pair:
-// where there are climbing ones, those.
-func (m *micro) near(dtype gpu.DType, rows int) (one, pair tileKernel) {
-	if rows == m.tall && m.climbing[dtype] != nil {
-		return m.climbing[dtype], m.climbingPairs[dtype]
-	}
-	return m.tiles[dtype][rows], m.pairs[dtype][rows]
 }
 
 // complete fills the heights that a table lacks, up to tall, with two kernels one after the other.

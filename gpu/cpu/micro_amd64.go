@@ -17,10 +17,6 @@ func fastMicro(isa ISA) *micro {
 		return nil
 	case isa == AVX2:
 		return avx2Micro()
-	case isa == AVXVNNI && x.HasAVXVNNI:
-		if m := avxVNNIMicro(); m.quant.agrees() {
-			return m
-		}
 	case isa == AVX512 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ &&
 		x.HasAVX512VNNI:
 		return avx512Micro()
@@ -36,7 +32,7 @@ func avx2Micro() *micro {
 		tall:          6,
 		tiles:         tilesAVX2,
 		wide:          [tileKinds]tileKernel{wideF32AVX2, wideF16AVX2, wideBF16AVX2},
-		climbing:      climbAVX2,
+		sweep:         sweepAVX2,
 		sumSquares:    sumSquaresFast,
 		scaleWeighted: scaleWeightedFast,
 		scaleRow:      scaleRowFast,
@@ -57,49 +53,36 @@ func avx2Micro() *micro {
 }
 
 func avx2QuantMicro() quantMicro {
-	return quantMicro{tall: 2, tiles: eachPanel(&quantAVX2), unpack: unpackAVX2, magnitudes: true,
-		quantise: quantiseAVX2, rows: quantRowsAVX2, few: 16,
+	m := quantMicro{tall: 4, unpack: unpackAVX2, magnitudes: true, quantise: quantiseAVX2,
+		rows: quantRowsAVX2, few: 3,
 		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX2,
 			floatsWholeAVX2, floatsLeastAVX2, floatsHalfAVX2}}
-}
-
-// avxVNNIMicro is the set for processors that have the dot product of four bytes without AVX-512.
-func avxVNNIMicro() *micro {
-	m := avx2Micro()
-	m.name = AVXVNNI
-	q := &m.quant
-	q.tall, q.tiles, q.magnitudes = 3, eachPanel(&quantAVXVNNI), false
-	q.unpack[gpu.Q8_0] = unpackQ8_0AVXVNNI
-	q.rows, q.few = quantRowsAVXVNNI, 16
-	return m
-}
-
-// eachPanel makes kernels for a pair of panels of those for one.
-func eachPanel(table *quantTable) (pairs quantTable) {
-	for kind := range table {
-		for rows, one := range table[kind] {
-			if one == nil {
-				continue
-			}
-			pairs[kind][rows] = func(t *quantTile) {
-				first := *t
-				one(t)
-				*t = first
-				t.q = unsafe.Add(t.q, t.qPanel)
-				t.s, t.m = unsafe.Add(t.s, t.sPanel), unsafe.Add(t.m, t.sPanel)
-				t.c, t.init = unsafe.Add(t.c, panelRows*4), unsafe.Add(t.init, panelRows*4)
-				one(t)
+	for kind := range m.tiles {
+		for rows, one := range quantAVX2[kind] {
+			if one != nil {
+				m.tiles[kind][rows] = func(t *quantTile) { eachPanel(t, one) }
 			}
 		}
 	}
-	return pairs
+	return m
+}
+
+// eachPanel computes a pair of panels with a kernel for one.
+func eachPanel(t *quantTile, one func(*quantTile)) {
+	first := *t
+	one(t)
+	*t = first
+	t.q = unsafe.Add(t.q, t.qPanel)
+	t.s, t.m = unsafe.Add(t.s, t.sPanel), unsafe.Add(t.m, t.sPanel)
+	t.c, t.init = unsafe.Add(t.c, panelRows*4), unsafe.Add(t.init, panelRows*4)
+	one(t)
 }
 
 func avx512Micro() *micro {
 	m := avx2Micro()
 	m.name, m.tall = AVX512, tileRows
 	m.tiles, m.pairs = tilesAVX512, pairsAVX512
-	m.climbing, m.climbingPairs = climbAVX512, climbPairAVX512
+	m.sweep = sweepAVX512
 	m.softmax = softmaxAVX512
 	m.widenPanel, m.widenRow = widenPanelAVX512, widenRowAVX512
 	m.gates = [...]func(dst, gate, up []float32){

@@ -170,7 +170,7 @@ func TestSoftmax(t *testing.T) {
 			continue
 		}
 		for i := range 2000 {
-			checkSoftmax(t, seed, r, m, 1+i%tileRows)
+			checkSoftmax(t, seed, r, m, 1+i%m.tall)
 		}
 	}
 }
@@ -202,12 +202,39 @@ func checkSoftmax(t *testing.T, seed uint64, r *rand.Rand, m *micro, lines int) 
 		states[0][i], states[1][i] = line.top, line.total
 	}
 	c := softmaxCall{scores: (*[attentionBlock]float32)(scores[keyLanes:]), lines: lines,
-		top: &tops[0], total: &totals[0], scale: 0.25, output: &output[0], width: width}
+		top: &tops[0], total: &totals[0], scale: 0.25, output: &output[0], width: width,
+		powers: new(softPowers)}
 	m.softmax(&c)
 	same(t, seed, scores[:], want[:])
 	same(t, seed, tops[:], states[0][:])
 	same(t, seed, totals[:], states[1][:])
 	same(t, seed, output[:], scaled[:])
+}
+
+// TestSoftmaxEnd holds the weights about the end of exp32's range, all of them, to exp32.
+func TestSoftmaxEnd(t *testing.T) {
+	for _, isa := range []ISA{AVX2, AVX512} {
+		m := fastMicro(isa)
+		if m == nil {
+			continue
+		}
+		var scores, want [scoreStride]float32
+		c := softmaxCall{scores: (*[attentionBlock]float32)(scores[keyLanes:]), lines: 1, scale: 1,
+			powers: new(softPowers)}
+		last := math.Float32bits(-89)
+		for bits := math.Float32bits(-86); bits < last; bits += attentionBlock {
+			var top, total float32
+			var output [panelRows]float32
+			c.top, c.total, c.output, c.width = &top, &total, &output[0], panelRows
+			for i := range uint32(attentionBlock) {
+				scores[keyLanes+i] = math.Float32frombits(bits + i)
+				want[keyLanes+i] = exp32(scores[keyLanes+i])
+			}
+			if m.softmax(&c); scores != want {
+				t.Fatalf("%s: weights %v, want %v", isa, scores, want)
+			}
+		}
+	}
 }
 
 func same(t *testing.T, seed uint64, got, want []float32) {

@@ -24,7 +24,6 @@ func TestSuite(t *testing.T) {
 		{Threads: 1, ISA: cpu.Go, FloatActivations: true, TDP: true},
 		{Threads: 1, ISA: cpu.AVX2}, {Threads: 3, ISA: cpu.AVX2},
 		{Threads: 3, ISA: cpu.AVX2, FloatActivations: true},
-		{Threads: 3, ISA: cpu.AVXVNNI}, {Threads: 1, ISA: cpu.AVXVNNI, FloatActivations: true},
 		{Threads: 1, ISA: cpu.AVX512}, {Threads: 3, ISA: cpu.AVX512},
 		{Threads: 3, ISA: cpu.AVX512, FloatActivations: true},
 		{Threads: 3, ISA: cpu.AVX2, TDP: true},
@@ -33,11 +32,7 @@ func TestSuite(t *testing.T) {
 		{Threads: 1, ISA: cpu.AVX512, BF16Activations: true},
 		{Threads: 3, ISA: cpu.AVX512, BF16Activations: true},
 	} {
-		d, err := cpu.Open(o)
-		if err != nil {
-			t.Run(string(o.ISA), func(t *testing.T) { t.Skip(err) })
-			continue
-		}
+		d := open(t, o)
 		name := d.Name() + " " + d.Numerics()
 		d.Close()
 		t.Run(name, func(t *testing.T) {

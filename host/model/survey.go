@@ -52,8 +52,7 @@ func surveyGGUF(path string, o Options) ([]gpu.DType, error) {
 	if err != nil {
 		return nil, err
 	}
-	types, err := survey(files, ggufWeights{w}, o)
-	return types, inWordsOf(files, err)
+	return survey(files, ggufWeights{w}, o)
 }
 
 func survey(files fs.FS, stored checkpoint, o Options) (types []gpu.DType, err error) {

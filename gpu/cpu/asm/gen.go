@@ -39,9 +39,9 @@ func main() {
 		"import (\n\t\"unsafe\"\n\n\t\"github.com/kvrelay/engine/gpu\"\n)\n")
 	for _, t := range []string{"F32", "F16", "BF16"} {
 		for rows := 1; rows <= 6; rows++ {
-			g.tile(t, rows, false)
+			g.tile(t, rows)
 		}
-		g.tile(t, 6, true)
+		g.sweep256(t)
 		g.wide(t)
 	}
 	g.tiles512()
@@ -98,10 +98,10 @@ func (g *generator) tables() string {
 	table("tilesAVX2", "tile", "AVX2", []int{1, 2, 3, 4, 5, 6})
 	table("tilesAVX512", "tile", "AVX512", heights512)
 	table("pairsAVX512", "pair", "AVX512", heights512)
-	for _, name := range []string{"climbAVX2", "climbAVX512", "climbPairAVX512"} {
+	for _, name := range []string{"sweepAVX2", "sweepAVX512"} {
 		kind, isa, _ := strings.Cut(name, "AVX")
 		fmt.Fprintf(&t, "\n// %s are kernels by type.\n", name)
-		fmt.Fprintf(&t, "var %s = [plainTypes]tileKernel{\n", name)
+		fmt.Fprintf(&t, "var %s = [plainTypes]func(*sweep){\n", name)
 		for _, dtype := range []string{"F32", "F16", "BF16"} {
 			fmt.Fprintf(&t, "\tgpu.%s: %s%sAVX%s,\n", dtype, kind, dtype, isa)
 		}
@@ -125,9 +125,8 @@ const (
 	fieldK, fieldA, fieldLDA, fieldB, fieldLDB = 0, 8, 16, 24, 32
 	fieldPanel, fieldC, fieldLDC               = 40, 48, 56
 	fieldInit, fieldLDI, fieldRest, fieldNext  = 64, 72, 80, 88
-	fieldShift, fieldStairs                    = 96, 104
-	fieldFirst, fieldSteps                     = 112, 120
-	fieldBefore, fieldFlushing                 = 128, 132
+	fieldShift                                 = 96
+	fieldBefore, fieldFlushing                 = 104, 108
 )
 
 // mayFlush writes what follows until the returned function is called in the mode that flushes,
@@ -169,13 +168,9 @@ const unroll = 4
 
 // tile writes the kernel of rows × 16 outputs. Y4… hold two accumulators a row; each output is one
 // FMA chain over k. Y0 and Y1 hold a panel's 16 weights, Y2 and Y3 an activation in all lanes.
-func (g *generator) tile(dtype string, rows int, climbs bool) {
+func (g *generator) tile(dtype string, rows int) {
 	name := fmt.Sprintf("tile%sx%dAVX2", dtype, rows)
-	doc := fmt.Sprintf("computes %d rows of one %s panel.", rows, dtype)
-	if climbs {
-		name, doc = fmt.Sprintf("climb%sAVX2", dtype), "is "+name+" that climbs stairs."
-	}
-	g.function(name, "(t *tile)", doc, 8)
+	g.function(name, "(t *tile)", fmt.Sprintf("computes %d rows of one %s panel.", rows, dtype), 8)
 	g.p("MOVQ t+0(FP), AX")
 	back := g.mayFlush(name, dtype)
 	g.p("MOVQ %d(AX), BX", fieldInit)
@@ -212,13 +207,6 @@ func (g *generator) tile(dtype string, rows int, climbs bool) {
 		}
 	})
 	g.nextStretch(name, func() {})
-	if climbs {
-		g.climb(name, rows, func(first int) {
-			g.tileRows(dtype, [2]int{first, rows}, 0)
-			g.p("ADDQ $4, SI")
-			g.p("ADDQ $4, R9")
-		})
-	}
 	g.p("MOVQ %d(AX), DX", fieldC)
 	g.p("MOVQ %d(AX), R11", fieldLDC)
 	for r := range rows {
@@ -252,26 +240,6 @@ func (g *generator) loopBy(name string, turn int, body func(steps int)) {
 	g.p("DECQ CX")
 	g.p("JNZ %s_single", name)
 	g.label("%s_done", name)
-}
-
-// climb writes the way up the stairs of a tile, whose first rows stay behind: body writes a step of
-// rows from a first one on, whose weights lie at DI. CX, DX, R10 and R12 are free by then.
-func (g *generator) climb(name string, rows int, body func(first int)) {
-	g.p("MOVQ %d(AX), DX", fieldStairs)
-	g.p("MOVQ %d(AX), CX", fieldFirst)
-	g.p("MOVQ %d(AX), R10", fieldSteps)
-	for first := 1; first < rows; first++ {
-		g.p("CMPQ CX, $%d", first)
-		g.p("JGT %s_stair%d", name, first)
-		g.p("DECQ R10")
-		g.p("JLT %s_top", name)
-		g.p("MOVQ (DX), DI")
-		g.p("ADDQ %d(AX), DI", fieldShift)
-		g.p("ADDQ $8, DX")
-		body(first)
-		g.label("%s_stair%d", name, first)
-	}
-	g.label("%s_top", name)
 }
 
 // tileRows writes step u of an unrolled turn for some rows.
@@ -367,11 +335,14 @@ func (g *generator) constants() {
 	}{
 		{"expLow", f32(-87.33654)}, {"expHigh", f32(88.37626)}, {"log2e", f32(1.44269504088896341)},
 		{"negLn2High", f32(-0.693359375)}, {"negLn2Low", f32(2.12194440e-4)},
-		{"expMagic", f32(12582912)}, {"expBias", 127 - f32(12582912)},
+		{"expMagic", f32(12582912)},
+		{"expLeast", f32(-88)}, {"expFloor", f32(12582912 - 512)}, {"expEnd", 0x00800026},
+		{"expBias", 127 - f32(12582912)},
 		{"expP0", f32(1.9875691500e-4)}, {"expP1", f32(1.3981999507e-3)},
 		{"expP2", f32(8.3334519073e-3)}, {"expP3", f32(4.1665795894e-2)},
 		{"expP4", f32(1.6666665459e-1)}, {"expP5", f32(5.0000001201e-1)},
-		{"one", f32(1)}, {"infinity", 0x7f800000}, {"sign", 0x80000000},
+		{"one", f32(1)}, {"infinity", 0x7f800000}, {"negInfinity", 0xff800000},
+		{"sign", 0x80000000},
 		{"geluCubic", f32(0.044715)}, {"geluSlope", f32(1.5957691216057308)},
 		{"byteLow4", 0x0f0f0f0f}, {"byteBit4", 0x10101010}, {"byteBits45", 0x30303030},
 		{"byteSign", 0x80808080}, {"laneLow8", 255}, {"wordOne", 0x00010001},
@@ -390,4 +361,8 @@ func (g *generator) constants() {
 		fmt.Fprintf(&g.code, "DATA ·packOrder<>+%d(SB)/4, $%d\n", 4*i, from)
 	}
 	fmt.Fprintf(&g.code, "GLOBL ·packOrder<>(SB), RODATA|NOPTR, $32\n")
+	for i := range 8 {
+		fmt.Fprintf(&g.code, "DATA ·laneDown<>+%d(SB)/4, $%d\n", 4*i, (i+1)%8)
+	}
+	fmt.Fprintf(&g.code, "GLOBL ·laneDown<>(SB), RODATA|NOPTR, $32\n")
 }

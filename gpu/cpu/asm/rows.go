@@ -104,13 +104,16 @@ func (g *generator) scaleRow() {
 }
 
 // reduce writes the tree of function reduce over register r; it uses X1.
-func (g *generator) reduce(op string, r int) {
-	g.p("VEXTRACTF128 $1, Y%d, X1", r)
-	g.p("%s X%d, X1, X%d", op, r, r)
-	g.p("VPERMILPD $1, X%d, X1", r)
-	g.p("%s X%d, X1, X%d", op, r, r)
-	g.p("VMOVSHDUP X%d, X1", r)
-	g.p("%s X%d, X1, X%d", op, r, r)
+func (g *generator) reduce(op string, r int) { g.reduceBy(op, r, 1) }
+
+// reduceBy is reduce by way of a register.
+func (g *generator) reduceBy(op string, r, by int) {
+	g.p("VEXTRACTF128 $1, Y%d, X%d", r, by)
+	g.p("%s X%d, X%d, X%d", op, r, by, r)
+	g.p("VPERMILPD $1, X%d, X%d", r, by)
+	g.p("%s X%d, X%d, X%d", op, r, by, r)
+	g.p("VMOVSHDUP X%d, X%d", r, by)
+	g.p("%s X%d, X%d, X%d", op, r, by, r)
 }
 
 func (g *generator) gate(v vector, gelu bool) {

@@ -64,8 +64,9 @@ func (g *generator) exps(n int, bound bool) {
 // Offsets of the fields of type softmaxCall in micro.go, and the distance of lines of scores.
 const (
 	softScores, softLines, softTop, softTotal = 0, 8, 16, 24
-	softScale, softCorrection, softSum        = 32, 36, 100
-	softOutput, softWidth                     = 168, 176
+	softScale, softCorrection, softSum        = 32, 100, 164
+	softOutput, softWidth, softPowers         = 232, 240, 248
+	softPowersLine                            = 256
 	softStride                                = 4 * (16 + 64 + 16)
 )
 

@@ -15,11 +15,10 @@ var rowBases = []string{"SI", "R9", "R11", "R12", "R13"}
 func (g *generator) tiles512() {
 	for _, t := range []string{"F32", "F16", "BF16"} {
 		for _, rows := range heights512 {
-			g.tile512(t, rows, 1, false)
-			g.tile512(t, rows, 2, false)
+			g.tile512(t, rows, 1)
+			g.tile512(t, rows, 2)
 		}
-		g.tile512(t, tallest512, 1, true)
-		g.tile512(t, tallest512, 2, true)
+		g.sweep512(t)
 		g.wide512(t)
 	}
 }
@@ -27,16 +26,12 @@ func (g *generator) tiles512() {
 // tile512 writes the kernel of rows × 16·panels outputs. Z0… hold an accumulator for each row and
 // panel; each output is one FMA chain over k. Z30 and Z31 hold the weights of a step, Z28 and Z29
 // an activation in all lanes.
-func (g *generator) tile512(dtype string, rows, panels int, climbs bool) {
+func (g *generator) tile512(dtype string, rows, panels int) {
 	kind, doc := "tile", fmt.Sprintf("computes %d rows of one %s panel.", rows, dtype)
 	if panels == 2 {
 		kind, doc = "pair", fmt.Sprintf("computes %d rows of two %s panels.", rows, dtype)
 	}
 	name := fmt.Sprintf("%s%sx%dAVX512", kind, dtype, rows)
-	if climbs {
-		doc = "is " + name + " that climbs stairs."
-		name = fmt.Sprintf("climb%s%sAVX512", []string{"", "Pair"}[panels-1], dtype)
-	}
 	g.function(name, "(t *tile)", doc, 8)
 	g.p("MOVQ t+0(FP), AX")
 	back := g.mayFlush(name, dtype)
@@ -50,9 +45,7 @@ func (g *generator) tile512(dtype string, rows, panels int, climbs bool) {
 			g.p("ADDQ DX, BX")
 		}
 	}
-	if !climbs { // those write to memory that is at hand
-		g.eachRow(rows, panels, func(_, at int) { g.prefetchOwn(at) })
-	}
+	g.eachRow(rows, panels, func(_, at int) { g.prefetchOwn(at) })
 	g.p("MOVQ %d(AX), CX", fieldK)
 	g.p("MOVQ %d(AX), SI", fieldA)
 	g.p("MOVQ %d(AX), R8", fieldLDA)
@@ -88,26 +81,10 @@ func (g *generator) tile512(dtype string, rows, panels int, climbs bool) {
 			g.p("ADDQ DI, BX")
 		}
 	})
-	if climbs {
-		g.climb512(name, dtype, rows, panels)
-	}
 	g.eachRow(rows, panels, func(i, at int) { g.p("VMOVUPS Z%d, %d(DX)", i, at) })
 	back()
 	g.p("VZEROUPPER")
 	g.p("RET")
-}
-
-// climb512 writes the way up the stairs.
-func (g *generator) climb512(name, dtype string, rows, panels int) {
-	if panels == 2 {
-		g.p("MOVQ %d(AX), BX", fieldPanel)
-	}
-	g.climb(name, rows, func(first int) {
-		g.rows512(dtype, []string{"(DI)", "(DI)(BX*1)"}[:panels], [2]int{first, rows}, 0)
-		for _, base := range rowBases[:(rows+2)/3] {
-			g.p("ADDQ $4, %s", base)
-		}
-	})
 }
 
 // eachRow goes through the outputs with DX: accumulator i belongs at a byte of its row.
