@@ -24,7 +24,7 @@ func (d *benchDevice) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVarP(&d.threads, "threads", "t", 0, "threads; default: as the engine takes")
 	f.StringVar(&d.isa, "isa", "auto",
-		"auto, amx, avx512, avx2, plain; or several")
+		"auto, amx, avx512, avxvnni, avx2, plain; or several")
 	f.StringVar(&d.activations, "activations", "int8",
 		"what they are rounded to: int8, f32, bf16")
 	f.StringVar(&d.numerics, "numerics", "fma",

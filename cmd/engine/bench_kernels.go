@@ -158,8 +158,12 @@ func (t *kernelTable) limits(device, class string, l bench.Limits) {
 	if l.Tiles > 0 {
 		short += fmt.Sprintf("bfloat16 tiles %.0f GFLOP/s, ", l.Tiles/1e9)
 	}
-	t.print("%s: at most %.0f GFLOP/s, %sint8 dot %.0f GOP/s, second-level cache %.0f GB/s, "+
-		"memory %.1f GB/s · numerics %s", device, l.FMA/1e9, short, l.Dot/1e9, l.Cache/1e9,
+	small := ""
+	if l.Small > 0 {
+		small = fmt.Sprintf(", of weights below 32 %.0f", l.Small/1e9)
+	}
+	t.print("%s: at most %.0f GFLOP/s, %sint8 dot %.0f GOP/s%s, second-level cache %.0f GB/s, "+
+		"memory %.1f GB/s · numerics %s", device, l.FMA/1e9, short, l.Dot/1e9, small, l.Cache/1e9,
 		l.Memory/1e9, class)
 	t.print("%11s %9s %5s %9s %5s %6s  %s", "µs", "GFLOP/s", "peak", "GB/s", "peak", "limit",
 		"kernel")

@@ -179,6 +179,10 @@ func TestCheckFindsDamagedGGUF(t *testing.T) {
 			if words == "" || !strings.Contains(ran.err, words) {
 				t.Errorf("%s%+d: the check says %q, run %q", key, n, words, ran.err)
 			}
+			if told := ran.err + checked.err; strings.Contains(told, "config.json") ||
+				strings.Contains(told, "model.layers.") {
+				t.Errorf("%s%+d: %q is told of a folder", key, n, ran.err)
+			}
 		}
 	}
 }

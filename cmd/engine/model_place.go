@@ -57,6 +57,9 @@ func findModel(path, folder string) (place, error) {
 		return given, nil // Whatever is wrong with it, its reader says best.
 	}
 	ref, ok := modelRef(path, folder)
+	if !ok && model.IsGGUF(path) {
+		return place{}, fmt.Errorf("there is no file %s", path)
+	}
 	if !ok {
 		return place{}, fmt.Errorf("there is no folder %s", path)
 	}

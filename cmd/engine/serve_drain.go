@@ -139,26 +139,41 @@ func (i *instance) stalled() time.Duration {
 
 // watchProgress keeps the series and raises the alarm once each time.
 func (i *instance) watchProgress(ctx context.Context) {
-	const every = time.Second
-	tick := time.NewTicker(min(every, i.stall))
+	watch := standstill{limit: i.stall, every: min(time.Second, i.stall), last: time.Now()}
+	tick := time.NewTicker(watch.every)
 	defer tick.Stop()
-	alarmed := false
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		since := i.stalled()
-		stands := since >= i.stall
-		i.metrics.SetStalled(stands)
-		if stands && !alarmed {
+		since, before := i.stalled(), watch.stands
+		watch.look(time.Now(), since)
+		i.metrics.SetStalled(watch.stands)
+		if watch.stands && !before {
 			i.log.Error("work waits and nothing runs; /health/progress answers 503",
 				"since", since.Round(time.Millisecond).String(), "role", i.who.Role)
 		}
-		if alarmed && !stands {
+		if before && !watch.stands {
 			i.log.Info("work goes on")
 		}
-		alarmed = stands
+	}
+}
+
+// standstill tells work that does not go on from a process that did not run itself, as after
+// SIGSTOP or a sleep of the machine: then whoever looks was late too.
+type standstill struct {
+	limit, every time.Duration
+	last         time.Time // somebody looked
+	stands       bool
+}
+
+// look takes how long nothing has gone on. A look that comes late changes nothing.
+func (s *standstill) look(now time.Time, since time.Duration) {
+	late := now.Sub(s.last) > 2*s.every
+	s.last = now
+	if !late {
+		s.stands = since >= s.limit
 	}
 }

@@ -94,7 +94,8 @@ func cpuFeatures() []string {
 		name string
 		has  bool
 	}{
-		{"avx2", cpu.X86.HasAVX2}, {"fma", cpu.X86.HasFMA}, {"avx512f", cpu.X86.HasAVX512F},
+		{"avx2", cpu.X86.HasAVX2}, {"fma", cpu.X86.HasFMA},
+		{"avxvnni", cpu.X86.HasAVXVNNI}, {"avx512f", cpu.X86.HasAVX512F},
 		{"avx512vnni", cpu.X86.HasAVX512VNNI}, {"avx512bf16", cpu.X86.HasAVX512BF16},
 		{"amx-tile", cpu.X86.HasAMXTile}, {"asimd", cpu.ARM64.HasASIMD},
 		{"asimddp", cpu.ARM64.HasASIMDDP}, {"sve", cpu.ARM64.HasSVE},

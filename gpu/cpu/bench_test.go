@@ -12,7 +12,7 @@ import (
 // BenchmarkMatMul times the products of a model of 135 million parameters, for a prompt and for a
 // token.
 func BenchmarkMatMul(b *testing.B) {
-	for _, isa := range []cpu.ISA{cpu.AVX512, cpu.AVX2, cpu.Go} {
+	for _, isa := range []cpu.ISA{cpu.AVX512, cpu.AVXVNNI, cpu.AVX2, cpu.Go} {
 		for _, threads := range []int{1, 2} {
 			for _, dtype := range []gpu.DType{gpu.F32, gpu.F16, gpu.BF16, gpu.Q8_0,
 				gpu.Q4_0, gpu.Q6_K} {

@@ -1,6 +1,6 @@
 // Package cpu is the default device: it computes on the processor. Twin says in plain Go what
 // each kernel means; Device computes the same bits with packed weights, tiles, threads and, where
-// the processor has them, AVX-512 or AVX2 and FMA.
+// the processor has them, AVX-512, or AVX2 and FMA with or without AVX-VNNI.
 package cpu
 
 import (
@@ -17,11 +17,12 @@ type ISA string
 
 // The instruction sets. All of them give the same bits.
 const (
-	Auto   ISA = ""       // the best this processor has
-	AMX    ISA = "amx"    // AVX512 and tiles of bfloat16, for the class tdp alone; amd64 on Linux
-	AVX512 ISA = "avx512" // AVX-512 F, BW, VL, DQ and VNNI; amd64 only
-	AVX2   ISA = "avx2"   // AVX2, FMA and F16C; amd64 only
-	Go     ISA = "plain"  // plain Go; everywhere
+	Auto    ISA = ""        // the best this processor has
+	AMX     ISA = "amx"     // AVX512 and tiles of bfloat16, for the class tdp alone; amd64 on Linux
+	AVX512  ISA = "avx512"  // AVX-512 F, BW, VL, DQ and VNNI; amd64 only
+	AVXVNNI ISA = "avxvnni" // AVX2 and the dot product of four bytes without AVX-512; amd64 only
+	AVX2    ISA = "avx2"    // AVX2, FMA and F16C; amd64 only
+	Go      ISA = "plain"   // plain Go; everywhere
 )
 
 // maxThreads bounds the worker pool.
@@ -108,7 +109,7 @@ func choose(isa ISA, tdp bool) (*micro, error) {
 	switch isa {
 	case Go:
 		return goMicro(), nil
-	case AVX2, AVX512, AMX:
+	case AVX2, AVXVNNI, AVX512, AMX:
 		if isa == AMX && !tdp {
 			return nil, fmt.Errorf("cpu device: the tiles of %q have sums in the order of the "+
 				"numerics class %s alone: set backend.numerics = %q", isa, NumericsTDP, NumericsTDP)
@@ -119,7 +120,7 @@ func choose(isa ISA, tdp bool) (*micro, error) {
 		return nil, fmt.Errorf("cpu device: this machine lacks the instructions of %q; it has %s",
 			isa, available())
 	case Auto:
-		for _, best := range []ISA{AMX, AVX512, AVX2} {
+		for _, best := range []ISA{AMX, AVX512, AVXVNNI, AVX2} {
 			if best == AMX && !tdp {
 				continue
 			}
@@ -129,14 +130,14 @@ func choose(isa ISA, tdp bool) (*micro, error) {
 		}
 		return goMicro(), nil
 	}
-	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q, %q, %q and %q",
-		isa, AMX, AVX512, AVX2, Go)
+	return nil, fmt.Errorf("cpu device: unknown instruction set %q; there are %q, %q, %q, %q "+
+		"and %q", isa, AMX, AVX512, AVXVNNI, AVX2, Go)
 }
 
 // available names the instruction sets of this machine.
 func available() string {
 	var names []string
-	for _, isa := range []ISA{AMX, AVX512, AVX2} {
+	for _, isa := range []ISA{AMX, AVX512, AVXVNNI, AVX2} {
 		if fastMicro(isa) != nil {
 			names = append(names, string(isa))
 		}

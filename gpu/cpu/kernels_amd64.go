@@ -488,6 +488,11 @@ func sweepBF16AVX512(s *sweep)
 //go:noescape
 func wideBF16AVX512(t *tile)
 
+// unpackQ8_0AVXVNNI unpacks a chunk of a Q8_0 panel.
+//
+//go:noescape
+func unpackQ8_0AVXVNNI(c *unpackCall)
+
 // unpackQ8_0AVX2 unpacks a chunk of a Q8_0 panel.
 //
 //go:noescape
@@ -698,16 +703,6 @@ func quantBytex1AVX2(t *quantTile)
 //go:noescape
 func quantBytex2AVX2(t *quantTile)
 
-// quantBytex3AVX2 computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantBytex3AVX2(t *quantTile)
-
-// quantBytex4AVX2 computes 4 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantBytex4AVX2(t *quantTile)
-
 // quantWholex1AVX2 computes 1 rows of one panel with 8-bit activations.
 //
 //go:noescape
@@ -717,16 +712,6 @@ func quantWholex1AVX2(t *quantTile)
 //
 //go:noescape
 func quantWholex2AVX2(t *quantTile)
-
-// quantWholex3AVX2 computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantWholex3AVX2(t *quantTile)
-
-// quantWholex4AVX2 computes 4 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantWholex4AVX2(t *quantTile)
 
 // quantLeastx1AVX2 computes 1 rows of one panel with 8-bit activations.
 //
@@ -738,16 +723,6 @@ func quantLeastx1AVX2(t *quantTile)
 //go:noescape
 func quantLeastx2AVX2(t *quantTile)
 
-// quantLeastx3AVX2 computes 3 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantLeastx3AVX2(t *quantTile)
-
-// quantLeastx4AVX2 computes 4 rows of one panel with 8-bit activations.
-//
-//go:noescape
-func quantLeastx4AVX2(t *quantTile)
-
 // quantHalfx1AVX2 computes 1 rows of one panel with 8-bit activations.
 //
 //go:noescape
@@ -758,15 +733,50 @@ func quantHalfx1AVX2(t *quantTile)
 //go:noescape
 func quantHalfx2AVX2(t *quantTile)
 
-// quantHalfx3AVX2 computes 3 rows of one panel with 8-bit activations.
+// quantWholex1AVXVNNI computes 1 rows of one panel with 8-bit activations.
 //
 //go:noescape
-func quantHalfx3AVX2(t *quantTile)
+func quantWholex1AVXVNNI(t *quantTile)
 
-// quantHalfx4AVX2 computes 4 rows of one panel with 8-bit activations.
+// quantWholex2AVXVNNI computes 2 rows of one panel with 8-bit activations.
 //
 //go:noescape
-func quantHalfx4AVX2(t *quantTile)
+func quantWholex2AVXVNNI(t *quantTile)
+
+// quantWholex3AVXVNNI computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex3AVXVNNI(t *quantTile)
+
+// quantLeastx1AVXVNNI computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx1AVXVNNI(t *quantTile)
+
+// quantLeastx2AVXVNNI computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx2AVXVNNI(t *quantTile)
+
+// quantLeastx3AVXVNNI computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx3AVXVNNI(t *quantTile)
+
+// quantHalfx1AVXVNNI computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx1AVXVNNI(t *quantTile)
+
+// quantHalfx2AVXVNNI computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx2AVXVNNI(t *quantTile)
+
+// quantHalfx3AVXVNNI computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantHalfx3AVXVNNI(t *quantTile)
 
 // quantRowsQ8_0x1AVX512 computes 1 rows of one Q8_0 panel with 8-bit activations.
 //
@@ -803,10 +813,40 @@ func quantRowsQ8_0x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ8_0x1AVX2(t *quantTile)
 
+// quantRowsQ8_0x1AVXVNNI computes 1 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x1AVXVNNI(t *quantTile)
+
 // quantRowsQ8_0x2AVX2 computes 2 rows of one Q8_0 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ8_0x2AVX2(t *quantTile)
+
+// quantRowsQ8_0x2AVXVNNI computes 2 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x2AVXVNNI(t *quantTile)
+
+// quantRowsQ8_0x3AVX2 computes 3 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x3AVX2(t *quantTile)
+
+// quantRowsQ8_0x3AVXVNNI computes 3 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x3AVXVNNI(t *quantTile)
+
+// quantRowsQ8_0x4AVX2 computes 4 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x4AVX2(t *quantTile)
+
+// quantRowsQ8_0x4AVXVNNI computes 4 rows of one Q8_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ8_0x4AVXVNNI(t *quantTile)
 
 // quantRowsQ4_0x1AVX512 computes 1 rows of one Q4_0 panel with 8-bit activations.
 //
@@ -843,10 +883,40 @@ func quantRowsQ4_0x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_0x1AVX2(t *quantTile)
 
+// quantRowsQ4_0x1AVXVNNI computes 1 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x1AVXVNNI(t *quantTile)
+
 // quantRowsQ4_0x2AVX2 computes 2 rows of one Q4_0 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ4_0x2AVX2(t *quantTile)
+
+// quantRowsQ4_0x2AVXVNNI computes 2 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x2AVXVNNI(t *quantTile)
+
+// quantRowsQ4_0x3AVX2 computes 3 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x3AVX2(t *quantTile)
+
+// quantRowsQ4_0x3AVXVNNI computes 3 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x3AVXVNNI(t *quantTile)
+
+// quantRowsQ4_0x4AVX2 computes 4 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x4AVX2(t *quantTile)
+
+// quantRowsQ4_0x4AVXVNNI computes 4 rows of one Q4_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_0x4AVXVNNI(t *quantTile)
 
 // quantRowsQ4_1x1AVX512 computes 1 rows of one Q4_1 panel with 8-bit activations.
 //
@@ -883,10 +953,40 @@ func quantRowsQ4_1x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_1x1AVX2(t *quantTile)
 
+// quantRowsQ4_1x1AVXVNNI computes 1 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x1AVXVNNI(t *quantTile)
+
 // quantRowsQ4_1x2AVX2 computes 2 rows of one Q4_1 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ4_1x2AVX2(t *quantTile)
+
+// quantRowsQ4_1x2AVXVNNI computes 2 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x2AVXVNNI(t *quantTile)
+
+// quantRowsQ4_1x3AVX2 computes 3 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x3AVX2(t *quantTile)
+
+// quantRowsQ4_1x3AVXVNNI computes 3 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x3AVXVNNI(t *quantTile)
+
+// quantRowsQ4_1x4AVX2 computes 4 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x4AVX2(t *quantTile)
+
+// quantRowsQ4_1x4AVXVNNI computes 4 rows of one Q4_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_1x4AVXVNNI(t *quantTile)
 
 // quantRowsQ5_0x1AVX512 computes 1 rows of one Q5_0 panel with 8-bit activations.
 //
@@ -923,10 +1023,40 @@ func quantRowsQ5_0x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_0x1AVX2(t *quantTile)
 
+// quantRowsQ5_0x1AVXVNNI computes 1 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x1AVXVNNI(t *quantTile)
+
 // quantRowsQ5_0x2AVX2 computes 2 rows of one Q5_0 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ5_0x2AVX2(t *quantTile)
+
+// quantRowsQ5_0x2AVXVNNI computes 2 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x2AVXVNNI(t *quantTile)
+
+// quantRowsQ5_0x3AVX2 computes 3 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x3AVX2(t *quantTile)
+
+// quantRowsQ5_0x3AVXVNNI computes 3 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x3AVXVNNI(t *quantTile)
+
+// quantRowsQ5_0x4AVX2 computes 4 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x4AVX2(t *quantTile)
+
+// quantRowsQ5_0x4AVXVNNI computes 4 rows of one Q5_0 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_0x4AVXVNNI(t *quantTile)
 
 // quantRowsQ5_1x1AVX512 computes 1 rows of one Q5_1 panel with 8-bit activations.
 //
@@ -963,10 +1093,40 @@ func quantRowsQ5_1x8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_1x1AVX2(t *quantTile)
 
+// quantRowsQ5_1x1AVXVNNI computes 1 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x1AVXVNNI(t *quantTile)
+
 // quantRowsQ5_1x2AVX2 computes 2 rows of one Q5_1 panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ5_1x2AVX2(t *quantTile)
+
+// quantRowsQ5_1x2AVXVNNI computes 2 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x2AVXVNNI(t *quantTile)
+
+// quantRowsQ5_1x3AVX2 computes 3 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x3AVX2(t *quantTile)
+
+// quantRowsQ5_1x3AVXVNNI computes 3 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x3AVXVNNI(t *quantTile)
+
+// quantRowsQ5_1x4AVX2 computes 4 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x4AVX2(t *quantTile)
+
+// quantRowsQ5_1x4AVXVNNI computes 4 rows of one Q5_1 panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_1x4AVXVNNI(t *quantTile)
 
 // quantRowsQ4_Kx1AVX512 computes 1 rows of one Q4_K panel with 8-bit activations.
 //
@@ -1003,10 +1163,40 @@ func quantRowsQ4_Kx8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ4_Kx1AVX2(t *quantTile)
 
+// quantRowsQ4_Kx1AVXVNNI computes 1 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx1AVXVNNI(t *quantTile)
+
 // quantRowsQ4_Kx2AVX2 computes 2 rows of one Q4_K panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ4_Kx2AVX2(t *quantTile)
+
+// quantRowsQ4_Kx2AVXVNNI computes 2 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx2AVXVNNI(t *quantTile)
+
+// quantRowsQ4_Kx3AVX2 computes 3 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx3AVX2(t *quantTile)
+
+// quantRowsQ4_Kx3AVXVNNI computes 3 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx3AVXVNNI(t *quantTile)
+
+// quantRowsQ4_Kx4AVX2 computes 4 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx4AVX2(t *quantTile)
+
+// quantRowsQ4_Kx4AVXVNNI computes 4 rows of one Q4_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ4_Kx4AVXVNNI(t *quantTile)
 
 // quantRowsQ5_Kx1AVX512 computes 1 rows of one Q5_K panel with 8-bit activations.
 //
@@ -1043,10 +1233,40 @@ func quantRowsQ5_Kx8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ5_Kx1AVX2(t *quantTile)
 
+// quantRowsQ5_Kx1AVXVNNI computes 1 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx1AVXVNNI(t *quantTile)
+
 // quantRowsQ5_Kx2AVX2 computes 2 rows of one Q5_K panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ5_Kx2AVX2(t *quantTile)
+
+// quantRowsQ5_Kx2AVXVNNI computes 2 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx2AVXVNNI(t *quantTile)
+
+// quantRowsQ5_Kx3AVX2 computes 3 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx3AVX2(t *quantTile)
+
+// quantRowsQ5_Kx3AVXVNNI computes 3 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx3AVXVNNI(t *quantTile)
+
+// quantRowsQ5_Kx4AVX2 computes 4 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx4AVX2(t *quantTile)
+
+// quantRowsQ5_Kx4AVXVNNI computes 4 rows of one Q5_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ5_Kx4AVXVNNI(t *quantTile)
 
 // quantRowsQ6_Kx1AVX512 computes 1 rows of one Q6_K panel with 8-bit activations.
 //
@@ -1083,10 +1303,40 @@ func quantRowsQ6_Kx8AVX512(t *quantTile)
 //go:noescape
 func quantRowsQ6_Kx1AVX2(t *quantTile)
 
+// quantRowsQ6_Kx1AVXVNNI computes 1 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx1AVXVNNI(t *quantTile)
+
 // quantRowsQ6_Kx2AVX2 computes 2 rows of one Q6_K panel with 8-bit activations.
 //
 //go:noescape
 func quantRowsQ6_Kx2AVX2(t *quantTile)
+
+// quantRowsQ6_Kx2AVXVNNI computes 2 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx2AVXVNNI(t *quantTile)
+
+// quantRowsQ6_Kx3AVX2 computes 3 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx3AVX2(t *quantTile)
+
+// quantRowsQ6_Kx3AVXVNNI computes 3 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx3AVXVNNI(t *quantTile)
+
+// quantRowsQ6_Kx4AVX2 computes 4 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx4AVX2(t *quantTile)
+
+// quantRowsQ6_Kx4AVXVNNI computes 4 rows of one Q6_K panel with 8-bit activations.
+//
+//go:noescape
+func quantRowsQ6_Kx4AVXVNNI(t *quantTile)
 
 // quantiseAVX2 is quantiseRow.
 //
@@ -1636,39 +1886,43 @@ var quantAVX2 = quantTable{
 	kindByte: {
 		1: quantBytex1AVX2,
 		2: quantBytex2AVX2,
-		3: quantBytex3AVX2,
-		4: quantBytex4AVX2,
 	},
 	kindWhole: {
 		1: quantWholex1AVX2,
 		2: quantWholex2AVX2,
-		3: quantWholex3AVX2,
-		4: quantWholex4AVX2,
 	},
 	kindLeast: {
 		1: quantLeastx1AVX2,
 		2: quantLeastx2AVX2,
-		3: quantLeastx3AVX2,
-		4: quantLeastx4AVX2,
 	},
 	kindHalf: {
 		1: quantHalfx1AVX2,
 		2: quantHalfx2AVX2,
-		3: quantHalfx3AVX2,
-		4: quantHalfx4AVX2,
 	},
 }
 
-// unpackAVX2 are kernels by type.
-var unpackAVX2 = [gpu.DTypes]func(*unpackCall){
-	gpu.Q8_0: unpackQ8_0AVX2,
-	gpu.Q4_0: unpackQ4_0AVX2,
-	gpu.Q4_1: unpackQ4_1AVX2,
-	gpu.Q5_0: unpackQ5_0AVX2,
-	gpu.Q5_1: unpackQ5_1AVX2,
-	gpu.Q4_K: unpackQ4_KAVX2,
-	gpu.Q5_K: unpackQ5_KAVX2,
-	gpu.Q6_K: unpackQ6_KAVX2,
+// quantAVXVNNI are kernels by kind and rows.
+var quantAVXVNNI = quantTable{
+	kindByte: {
+		1: quantWholex1AVXVNNI,
+		2: quantWholex2AVXVNNI,
+		3: quantWholex3AVXVNNI,
+	},
+	kindWhole: {
+		1: quantWholex1AVXVNNI,
+		2: quantWholex2AVXVNNI,
+		3: quantWholex3AVXVNNI,
+	},
+	kindLeast: {
+		1: quantLeastx1AVXVNNI,
+		2: quantLeastx2AVXVNNI,
+		3: quantLeastx3AVXVNNI,
+	},
+	kindHalf: {
+		1: quantHalfx1AVXVNNI,
+		2: quantHalfx2AVXVNNI,
+		3: quantHalfx3AVXVNNI,
+	},
 }
 
 // quantAVX512 are kernels by kind and rows.
@@ -1707,6 +1961,18 @@ var quantAVX512 = quantTable{
 	},
 }
 
+// unpackAVX2 are kernels by type.
+var unpackAVX2 = [gpu.DTypes]func(*unpackCall){
+	gpu.Q8_0: unpackQ8_0AVX2,
+	gpu.Q4_0: unpackQ4_0AVX2,
+	gpu.Q4_1: unpackQ4_1AVX2,
+	gpu.Q5_0: unpackQ5_0AVX2,
+	gpu.Q5_1: unpackQ5_1AVX2,
+	gpu.Q4_K: unpackQ4_KAVX2,
+	gpu.Q5_K: unpackQ5_KAVX2,
+	gpu.Q6_K: unpackQ6_KAVX2,
+}
+
 // unpackAVX512 are kernels by type.
 var unpackAVX512 = [gpu.DTypes]func(*unpackCall){
 	gpu.Q8_0: unpackQ8_0AVX512,
@@ -1724,34 +1990,102 @@ var quantRowsAVX2 = quantRowTable{
 	gpu.Q8_0: {
 		1: quantRowsQ8_0x1AVX2,
 		2: quantRowsQ8_0x2AVX2,
+		3: quantRowsQ8_0x3AVX2,
+		4: quantRowsQ8_0x4AVX2,
 	},
 	gpu.Q4_0: {
 		1: quantRowsQ4_0x1AVX2,
 		2: quantRowsQ4_0x2AVX2,
+		3: quantRowsQ4_0x3AVX2,
+		4: quantRowsQ4_0x4AVX2,
 	},
 	gpu.Q4_1: {
 		1: quantRowsQ4_1x1AVX2,
 		2: quantRowsQ4_1x2AVX2,
+		3: quantRowsQ4_1x3AVX2,
+		4: quantRowsQ4_1x4AVX2,
 	},
 	gpu.Q5_0: {
 		1: quantRowsQ5_0x1AVX2,
 		2: quantRowsQ5_0x2AVX2,
+		3: quantRowsQ5_0x3AVX2,
+		4: quantRowsQ5_0x4AVX2,
 	},
 	gpu.Q5_1: {
 		1: quantRowsQ5_1x1AVX2,
 		2: quantRowsQ5_1x2AVX2,
+		3: quantRowsQ5_1x3AVX2,
+		4: quantRowsQ5_1x4AVX2,
 	},
 	gpu.Q4_K: {
 		1: quantRowsQ4_Kx1AVX2,
 		2: quantRowsQ4_Kx2AVX2,
+		3: quantRowsQ4_Kx3AVX2,
+		4: quantRowsQ4_Kx4AVX2,
 	},
 	gpu.Q5_K: {
 		1: quantRowsQ5_Kx1AVX2,
 		2: quantRowsQ5_Kx2AVX2,
+		3: quantRowsQ5_Kx3AVX2,
+		4: quantRowsQ5_Kx4AVX2,
 	},
 	gpu.Q6_K: {
 		1: quantRowsQ6_Kx1AVX2,
 		2: quantRowsQ6_Kx2AVX2,
+		3: quantRowsQ6_Kx3AVX2,
+		4: quantRowsQ6_Kx4AVX2,
+	},
+}
+
+// quantRowsAVXVNNI are kernels by type and rows.
+var quantRowsAVXVNNI = quantRowTable{
+	gpu.Q8_0: {
+		1: quantRowsQ8_0x1AVXVNNI,
+		2: quantRowsQ8_0x2AVXVNNI,
+		3: quantRowsQ8_0x3AVXVNNI,
+		4: quantRowsQ8_0x4AVXVNNI,
+	},
+	gpu.Q4_0: {
+		1: quantRowsQ4_0x1AVXVNNI,
+		2: quantRowsQ4_0x2AVXVNNI,
+		3: quantRowsQ4_0x3AVXVNNI,
+		4: quantRowsQ4_0x4AVXVNNI,
+	},
+	gpu.Q4_1: {
+		1: quantRowsQ4_1x1AVXVNNI,
+		2: quantRowsQ4_1x2AVXVNNI,
+		3: quantRowsQ4_1x3AVXVNNI,
+		4: quantRowsQ4_1x4AVXVNNI,
+	},
+	gpu.Q5_0: {
+		1: quantRowsQ5_0x1AVXVNNI,
+		2: quantRowsQ5_0x2AVXVNNI,
+		3: quantRowsQ5_0x3AVXVNNI,
+		4: quantRowsQ5_0x4AVXVNNI,
+	},
+	gpu.Q5_1: {
+		1: quantRowsQ5_1x1AVXVNNI,
+		2: quantRowsQ5_1x2AVXVNNI,
+		3: quantRowsQ5_1x3AVXVNNI,
+		4: quantRowsQ5_1x4AVXVNNI,
+	},
+	gpu.Q4_K: {
+		1: quantRowsQ4_Kx1AVXVNNI,
+		2: quantRowsQ4_Kx2AVXVNNI,
+		3: quantRowsQ4_Kx3AVXVNNI,
+		4: quantRowsQ4_Kx4AVXVNNI,
+	},
+	gpu.Q5_K: {
+		1: quantRowsQ5_Kx1AVXVNNI,
+		2: quantRowsQ5_Kx2AVXVNNI,
+		3: quantRowsQ5_Kx3AVXVNNI,
+		4: quantRowsQ5_Kx4AVXVNNI,
+	},
+	gpu.Q6_K: {
+		1: quantRowsQ6_Kx1AVXVNNI,
+		2: quantRowsQ6_Kx2AVXVNNI,
+		3: quantRowsQ6_Kx3AVXVNNI,
+		4: quantRowsQ6_Kx4AVXVNNI,
 	},
 }
 

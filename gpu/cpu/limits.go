@@ -14,6 +14,7 @@ import (
 type Limits struct {
 	FMA    float64 // float32 operations a second; a fused multiply-add is two
 	Dot    float64 // the same of 8-bit integers that are multiplied and added up
+	Small  float64 // the same of weights below 32; 0 where they are no faster
 	Pairs  float64 // the same of bfloat16 in pairs; 0 where the device multiplies none
 	Tiles  float64 // the same of bfloat16 in tiles; 0 without AMX
 	Cache  float64 // bytes a second read from what each thread's second-level cache holds
@@ -26,6 +27,8 @@ type limitLoops struct {
 	fmaOps, dotOps int // of a turn
 	read           func(from *byte, turns int)
 	pairs, tiles   func(turns int) // nil without
+	small          func(turns int) // nil where it would be dot
+	smallOps       int             // of a turn
 	pairOps        int             // of a turn
 	tileOps        int
 }
@@ -56,6 +59,9 @@ func (d *Device) Limits(far int) Limits {
 	}
 	clear(mapped.bytes) // Untouched pages are all the one page of zeros.
 	l := Limits{FMA: arithmetic(loops.fma, loops.fmaOps), Dot: arithmetic(loops.dot, loops.dotOps)}
+	if loops.small != nil {
+		l.Small = arithmetic(loops.small, loops.smallOps)
+	}
 	if loops.pairs != nil && d.micro.roundPairs != nil {
 		l.Pairs = arithmetic(loops.pairs, loops.pairOps)
 	}
@@ -78,6 +84,8 @@ func (d *Device) Limits(far int) Limits {
 // second: the class tdp takes several products of bfloat16 for one.
 func (d *Device) Product(l Limits, t gpu.DType, rows int) float64 {
 	switch {
+	case t.Quantised() && d.class.int8 && formats[t].kind != kindByte && l.Small > 0:
+		return l.Small
 	case t.Quantised() && d.class.int8:
 		return l.Dot
 	case t == gpu.BF16 && l.Pairs > 0:

@@ -7,7 +7,11 @@ func fastLimits(isa ISA) *limitLoops {
 	switch isa {
 	case AVX2:
 		return &limitLoops{fma: limitFMAAVX2, fmaOps: 2 * 8 * 12, dot: limitDotAVX2,
-			dotOps: 2 * 32 * 8, read: limitReadAVX2}
+			dotOps: 2 * 32 * 8, small: limitSmallAVX2, smallOps: 2 * 32 * 12, read: limitReadAVX2}
+	case AVXVNNI:
+		l := fastLimits(AVX2)
+		l.dot, l.dotOps, l.small = limitDotAVXVNNI, 2*32*12, nil
+		return l
 	case AVX512:
 		return &limitLoops{fma: limitFMAAVX512, fmaOps: 2 * 16 * 24, dot: limitDotAVX512,
 			dotOps: 2 * 64 * 24, pairs: limitPairsAVX512, pairOps: 2 * 32 * 24,

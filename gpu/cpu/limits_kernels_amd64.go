@@ -27,6 +27,16 @@ func limitReadAVX512(from *byte, turns int)
 //go:noescape
 func limitDotAVX2(turns int)
 
+// limitSmallAVX2 adds the products of four vectors of small bytes to each chain a turn.
+//
+//go:noescape
+func limitSmallAVX2(turns int)
+
+// limitDotAVXVNNI adds the products of a vector of bytes to each chain a turn.
+//
+//go:noescape
+func limitDotAVXVNNI(turns int)
+
 // limitDotAVX512 adds the products of a vector of bytes to each chain a turn.
 //
 //go:noescape

@@ -17,6 +17,10 @@ func fastMicro(isa ISA) *micro {
 		return nil
 	case isa == AVX2:
 		return avx2Micro()
+	case isa == AVXVNNI && x.HasAVXVNNI:
+		if m := avxVNNIMicro(); m.quant.agrees() {
+			return m
+		}
 	case isa == AVX512 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512VL && x.HasAVX512DQ &&
 		x.HasAVX512VNNI:
 		return avx512Micro()
@@ -53,29 +57,42 @@ func avx2Micro() *micro {
 }
 
 func avx2QuantMicro() quantMicro {
-	m := quantMicro{tall: 4, unpack: unpackAVX2, magnitudes: true, quantise: quantiseAVX2,
-		rows: quantRowsAVX2, few: 3,
+	return quantMicro{tall: 2, tiles: eachPanel(&quantAVX2), unpack: unpackAVX2, magnitudes: true,
+		quantise: quantiseAVX2, rows: quantRowsAVX2, few: 16,
 		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX2,
 			floatsWholeAVX2, floatsLeastAVX2, floatsHalfAVX2}}
-	for kind := range m.tiles {
-		for rows, one := range quantAVX2[kind] {
-			if one != nil {
-				m.tiles[kind][rows] = func(t *quantTile) { eachPanel(t, one) }
-			}
-		}
-	}
+}
+
+// avxVNNIMicro is the set for processors that have the dot product of four bytes without AVX-512.
+func avxVNNIMicro() *micro {
+	m := avx2Micro()
+	m.name = AVXVNNI
+	q := &m.quant
+	q.tall, q.tiles, q.magnitudes = 3, eachPanel(&quantAVXVNNI), false
+	q.unpack[gpu.Q8_0] = unpackQ8_0AVXVNNI
+	q.rows, q.few = quantRowsAVXVNNI, 16
 	return m
 }
 
-// eachPanel computes a pair of panels with a kernel for one.
-func eachPanel(t *quantTile, one func(*quantTile)) {
-	first := *t
-	one(t)
-	*t = first
-	t.q = unsafe.Add(t.q, t.qPanel)
-	t.s, t.m = unsafe.Add(t.s, t.sPanel), unsafe.Add(t.m, t.sPanel)
-	t.c, t.init = unsafe.Add(t.c, panelRows*4), unsafe.Add(t.init, panelRows*4)
-	one(t)
+// eachPanel makes kernels for a pair of panels of those for one.
+func eachPanel(table *quantTable) (pairs quantTable) {
+	for kind := range table {
+		for rows, one := range table[kind] {
+			if one == nil {
+				continue
+			}
+			pairs[kind][rows] = func(t *quantTile) {
+				first := *t
+				one(t)
+				*t = first
+				t.q = unsafe.Add(t.q, t.qPanel)
+				t.s, t.m = unsafe.Add(t.s, t.sPanel), unsafe.Add(t.m, t.sPanel)
+				t.c, t.init = unsafe.Add(t.c, panelRows*4), unsafe.Add(t.init, panelRows*4)
+				one(t)
+			}
+		}
+	}
+	return pairs
 }
 
 func avx512Micro() *micro {

@@ -24,6 +24,7 @@ func TestSuite(t *testing.T) {
 		{Threads: 1, ISA: cpu.Go, FloatActivations: true, TDP: true},
 		{Threads: 1, ISA: cpu.AVX2}, {Threads: 3, ISA: cpu.AVX2},
 		{Threads: 3, ISA: cpu.AVX2, FloatActivations: true},
+		{Threads: 3, ISA: cpu.AVXVNNI}, {Threads: 1, ISA: cpu.AVXVNNI, FloatActivations: true},
 		{Threads: 1, ISA: cpu.AVX512}, {Threads: 3, ISA: cpu.AVX512},
 		{Threads: 3, ISA: cpu.AVX512, FloatActivations: true},
 		{Threads: 3, ISA: cpu.AVX2, TDP: true},
@@ -32,7 +33,11 @@ func TestSuite(t *testing.T) {
 		{Threads: 1, ISA: cpu.AVX512, BF16Activations: true},
 		{Threads: 3, ISA: cpu.AVX512, BF16Activations: true},
 	} {
-		d := open(t, o)
+		d, err := cpu.Open(o)
+		if err != nil {
+			t.Run(string(o.ISA), func(t *testing.T) { t.Skip(err) })
+			continue
+		}
 		name := d.Name() + " " + d.Numerics()
 		d.Close()
 		t.Run(name, func(t *testing.T) {

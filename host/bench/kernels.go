@@ -10,7 +10,7 @@ import (
 
 // Limits are what a device does at most with one kind of work: operations and bytes a second.
 // Pairs and Tiles are 0 where there are none.
-type Limits struct{ FMA, Dot, Pairs, Tiles, Cache, Memory float64 }
+type Limits struct{ FMA, Dot, Small, Pairs, Tiles, Cache, Memory float64 }
 
 // Kernels measures the kernels of a device one by one, on the shapes of a model.
 type Kernels struct {
@@ -95,6 +95,9 @@ func (l Limits) Rows(label string) []Row {
 	rows := []Row{row("float32 multiply-add", "GFLOP/s", l.FMA),
 		row("int8 dot", "GFLOP/s", l.Dot),
 		row("second-level cache", "GB/s", l.Cache), row("memory", "GB/s", l.Memory)}
+	if l.Small > 0 {
+		rows = append(rows, row("int8 dot of weights below 32", "GFLOP/s", l.Small))
+	}
 	if l.Pairs > 0 {
 		rows = append(rows, row("bfloat16 pairs", "GFLOP/s", l.Pairs))
 	}

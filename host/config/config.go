@@ -97,7 +97,7 @@ type Backend struct {
 	Kind        string // cpu, cuda
 	Device      int    // of cuda
 	Threads     Auto[int]
-	ISA         string // auto, avx512, avx2, plain
+	ISA         string // auto, amx, avx512, avxvnni, avx2, plain
 	Activations string // int8, f32, bf16
 	Numerics    string // fma, tdp
 }

@@ -201,10 +201,11 @@ var modelKeys = []row{
 	},
 	{
 		table: "backend", key: "isa", at: func(c *Config) any { return &c.Backend.ISA },
-		def: `"auto"`, enum: []string{"auto", "amx", "avx512", "avx2", "plain"},
-		alias: map[string]string{"go": "plain", "none": "plain", "avx512_vnni": "avx512"},
+		def: `"auto"`, enum: []string{"auto", "amx", "avx512", "avxvnni", "avx2", "plain"},
+		alias: map[string]string{"go": "plain", "none": "plain", "avx512_vnni": "avx512",
+			"avx_vnni": "avxvnni"},
 		doc: "instructions of the inner loops: auto = the best this processor has | amx (needs " +
-			"numerics = \"tdp\") | avx512 | avx2 | plain; all give the same bits",
+			"numerics = \"tdp\") | avx512 | avxvnni | avx2 | plain; all give the same bits",
 	},
 	{
 		table: "backend", key: "activations",

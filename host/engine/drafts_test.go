@@ -127,6 +127,10 @@ func TestOneGroupLost(t *testing.T) {
 			if code(err) == "" || !strings.Contains(err.Error(), "the draft's memory is gone") {
 				t.Fatalf("remote send: %v", err)
 			}
+			const told = "a transfer of keys and values failed"
+			if got := w.log.lines(told, "id=a", "direction=send", "memory is gone"); len(got) != 1 {
+				t.Errorf("the sender's log: %q", got)
+			}
 			s, err := w.decode.StartGenerate(t.Context(), ask, reserved.End)
 			if !recompute {
 				if code(err) != generation.CodeTransferFailed && code(err) !=
@@ -145,6 +149,9 @@ func TestOneGroupLost(t *testing.T) {
 			got, err := read(t.Context(), s)
 			if want := oracle(ask.Prompt, 5); err != nil || !slices.Equal(got, want) {
 				t.Errorf("%v %v, want %v", got, err, want)
+			}
+			if got := w.log.lines(told, "id=a", "direction=receive"); len(got) != 1 {
+				t.Errorf("the receiver's log: %q", got)
 			}
 			w.rest()
 		})

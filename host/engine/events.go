@@ -35,6 +35,9 @@ func (e *Engine) hearSend(event transfer.Event) {
 		e.endSend(r, generation.Sent{Tokens: r.send.window.Len(), Cached: info.Cached,
 			Bytes: event.Bytes, Elapsed: event.Elapsed}, nil)
 	case transfer.Failed:
+		if r.send.cause == nil { // Else it was given up here, by whom it concerns.
+			e.warnOf(event, r)
+		}
 		e.endSend(r, generation.Sent{}, transferError(event.Err))
 	}
 }
@@ -67,6 +70,7 @@ func (e *Engine) hearReceive(event transfer.Event) {
 		e.resolveCommit(r)
 	case transfer.Failed:
 		res.writing, res.failed = false, event.Err
+		e.warnOf(event, r)
 		e.tellTransfer(r, event)
 		e.leased(r)
 		e.resolveStart(r)
@@ -74,6 +78,16 @@ func (e *Engine) hearReceive(event transfer.Event) {
 	case transfer.Expired:
 		e.expire(r)
 	}
+}
+
+// warnOf tells the operator of a transfer that failed, with the cause that its client or the router
+// may not get to see. What one end gave up on purpose is no failure.
+func (e *Engine) warnOf(event transfer.Event, r *request) {
+	if event.Err.Reason == transfer.Cancelled {
+		return
+	}
+	e.options.Log.Warn("a transfer of keys and values failed", "id", r.ask.ID, "direction",
+		event.Direction.String(), "bytes", event.Bytes, "error", event.Err)
 }
 
 // expire ends a reservation that nobody wrote to or started in time. What was delivered stays in

@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -212,6 +214,7 @@ type world struct {
 	drafts          [2][]*fakeDraft
 	options         worldOptions
 	overtaken       atomic.Int64 // transfers, as the watches heard
+	log             heard        // of both
 }
 
 type worldOptions struct {
@@ -309,7 +312,33 @@ func (w *world) engine(i int) *Engine {
 		Lease:              o.lease,
 		RecomputeOnFailure: o.recompute, Vocabulary: fakeWords, Hidden: 1,
 		Lost:  func(err error) bool { return errors.Is(err, errGone) },
-		Watch: checker{w.t, s, &w.overtaken}})
+		Watch: checker{w.t, s, &w.overtaken},
+		Log:   slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+}
+
+// heard is what was logged.
+type heard struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (h *heard) Write(line []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.Write(line)
+}
+
+// lines are those with all of some words.
+func (h *heard) lines(words ...string) (found []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for line := range strings.Lines(h.text.String()) {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 // checker verifies every invariant of the scheduler after each step.

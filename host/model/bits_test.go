@@ -204,7 +204,11 @@ func checkSameDevices(t *testing.T, name string, prompt []int32) {
 	twin := loadModel(t, cpu.NewTwin(cpu.NumericsInt8), name, pageSize)
 	want := newSequence(t, twin, pageSize, 0, len(prompt)).run(prompt, 512)
 	for _, o := range []cpu.Options{{ISA: cpu.Go, Threads: 2}, {Threads: 1}, {Threads: 3},
-		{ISA: cpu.AVX2, Threads: 2}} {
+		{ISA: cpu.AVX2, Threads: 2}, {ISA: cpu.AVXVNNI, Threads: 2}} {
+		if _, err := cpu.Check(o); err != nil {
+			t.Log(err)
+			continue
+		}
 		m := loadModel(t, openDevice(t, o), name, pageSize)
 		got := newSequence(t, m, pageSize, 0, len(prompt)).run(prompt, 512)
 		sameBits(t, fmt.Sprintf("%+v", o), got, want)

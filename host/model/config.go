@@ -64,9 +64,17 @@ const (
 func ReadConfig(files fs.FS) (Config, error) {
 	b, err := readBlueprint(files)
 	if err != nil {
-		return Config{}, err
+		return Config{}, inWordsOf(files, err)
 	}
 	return b.Config, nil
+}
+
+// inWordsOf tells an error of the file that a folder stands for, where it does.
+func inWordsOf(files fs.FS, err error) error {
+	if f, ok := files.(interface{ InOwnWords(error) error }); ok {
+		return f.InOwnWords(err)
+	}
+	return err
 }
 
 // readBlueprint reads both files and lets the architecture's family interpret them.

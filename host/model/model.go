@@ -103,7 +103,7 @@ func loadGGUF(device gpu.Device, path string, o Options) (*Model, error) {
 	}
 	m, err := load(device, files, o, func() (checkpoint, error) { return ggufWeights{w}, nil })
 	if err != nil {
-		err = errors.Join(err, f.Close())
+		err = errors.Join(inWordsOf(files, err), f.Close())
 	}
 	return m, err
 }

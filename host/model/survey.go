@@ -52,7 +52,8 @@ func surveyGGUF(path string, o Options) ([]gpu.DType, error) {
 	if err != nil {
 		return nil, err
 	}
-	return survey(files, ggufWeights{w}, o)
+	types, err := survey(files, ggufWeights{w}, o)
+	return types, inWordsOf(files, err)
 }
 
 func survey(files fs.FS, stored checkpoint, o Options) (types []gpu.DType, err error) {

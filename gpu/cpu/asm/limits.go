@@ -8,6 +8,8 @@ func (g *generator) limits() {
 		g.limitRead(v)
 	}
 	g.limitDot256()
+	g.limitSmall256()
+	g.limitDotVNNI()
 	g.limitDot512()
 	g.limitPairs()
 	g.limitTiles()
@@ -65,6 +67,42 @@ func (g *generator) limitDot256() {
 			g.p("VPMADDUBSW Y0, Y1, Y%d", t)
 			g.p("VPMADDWD Y2, Y%d, Y%d", t, t)
 			g.p("VPADDD Y%d, Y%d, Y%d", t, 8+i, 8+i)
+		}
+	})
+}
+
+// limitSmall256 writes what AVX2 has where four sums of pairs fit into 16 bits, see quantRuns.
+func (g *generator) limitSmall256() {
+	const name, chains = "limitSmallAVX2", 3
+	g.function(name, "(turns int)",
+		"adds the products of four vectors of small bytes to each chain a turn.", 8)
+	for i := range 16 {
+		g.p("VPXOR Y%d, Y%d, Y%d", i, i, i)
+	}
+	g.limitLoop(name, func() {
+		for i := range chains {
+			run, t := 3+i, 6+2*i
+			g.p("VPMADDUBSW Y0, Y1, Y%d", run)
+			for j := range 3 {
+				g.p("VPMADDUBSW Y0, Y1, Y%d", t+j%2)
+				g.p("VPADDW Y%d, Y%d, Y%d", t+j%2, run, run)
+			}
+			g.p("VPMADDWD Y2, Y%d, Y%d", run, run)
+			g.p("VPADDD Y%d, Y%d, Y%d", run, 12+i, 12+i)
+		}
+	})
+}
+
+// limitDotVNNI writes the same for AVX-VNNI.
+func (g *generator) limitDotVNNI() {
+	const name = "limitDotAVXVNNI"
+	g.function(name, "(turns int)", limitDotDoc, 8)
+	for i := range 16 {
+		g.p("VPXOR Y%d, Y%d, Y%d", i, i, i)
+	}
+	g.limitLoop(name, func() {
+		for i := range limitChains(ymm) {
+			g.dotBytes(4+i, 1, 0)
 		}
 	})
 }

@@ -27,6 +27,9 @@ type vector struct {
 var (
 	ymm = vector{"Y", 32, "AVX2"}
 	zmm = vector{"Z", 64, "AVX512"}
+
+	// ymmBytes is ymm for what takes full bytes as they are stored.
+	ymmBytes = vector{"Y", 32, "AVXVNNI"}
 )
 
 func (v vector) reg(i int) string { return fmt.Sprintf("%s%d", v.letter, i) }
@@ -61,6 +64,7 @@ var formats = []struct {
 }
 
 func (g *generator) quant() {
+	g.unpack(ymmBytes, 0)
 	for _, v := range []vector{ymm, zmm} {
 		for i := range formats {
 			g.unpack(v, i)
@@ -74,9 +78,11 @@ func (g *generator) quant() {
 			g.quantTile512(kind, rows)
 		}
 	}
-	for _, kind := range []string{"Byte", "Whole", "Least", "Half"} {
-		for rows := 1; rows <= quantRows256; rows++ {
-			g.quantTile256(kind, rows)
+	for _, s := range []quantSet{quantAVX2, quantAVXVNNI} {
+		for _, kind := range []string{"Byte", "Whole", "Least", "Half"} {
+			for rows := 1; rows <= s.tall && (kind != "Byte" || !s.vnni); rows++ {
+				g.quantTile256(s, kind, rows)
+			}
 		}
 	}
 	for i := range formats {
@@ -84,7 +90,8 @@ func (g *generator) quant() {
 			g.quantRows(i, rows)
 		}
 		for _, rows := range quantHeights256 {
-			g.quantRows256(i, rows)
+			g.quantRows256(quantAVX2, i, rows)
+			g.quantRows256(quantAVXVNNI, i, rows)
 		}
 	}
 	g.quantise()
@@ -269,21 +276,11 @@ func (g *generator) floats(v vector, kind string) {
 
 // quantTables lists the kernels for quantised weights.
 func (g *generator) quantTables(to *strings.Builder) {
+	g.quantTable(to, "AVX2", "Byte", quantAVX2.tall)
+	g.quantTable(to, "AVXVNNI", "Whole", quantAVXVNNI.tall)
+	g.quantTable(to, "AVX512", "Whole", quantRows512)
 	for _, v := range []vector{ymm, zmm} {
-		rows, whole := quantRows256, "Byte"
-		if v == zmm {
-			rows, whole = quantRows512, "Whole"
-		}
-		fmt.Fprintf(to, "\n// quant%s are kernels by kind and rows.\n", v.isa)
-		fmt.Fprintf(to, "var quant%s = quantTable{\n", v.isa)
-		for i, kind := range []string{whole, "Whole", "Least", "Half"} {
-			fmt.Fprintf(to, "kind%s: {\n", []string{"Byte", "Whole", "Least", "Half"}[i])
-			for r := 1; r <= rows; r++ {
-				fmt.Fprintf(to, "%d: quant%sx%d%s,\n", r, kind, r, v.isa)
-			}
-			fmt.Fprintf(to, "},\n")
-		}
-		fmt.Fprintf(to, "}\n\n// unpack%s are kernels by type.\n", v.isa)
+		fmt.Fprintf(to, "\n// unpack%s are kernels by type.\n", v.isa)
 		fmt.Fprintf(to, "var unpack%s = [gpu.DTypes]func(*unpackCall){\n", v.isa)
 		for _, f := range formats {
 			fmt.Fprintf(to, "gpu.%s: unpack%s%s,\n", f.name, f.name, v.isa)
@@ -291,7 +288,22 @@ func (g *generator) quantTables(to *strings.Builder) {
 		fmt.Fprintf(to, "}\n")
 	}
 	g.quantRowTable(to, "AVX2", quantHeights256)
+	g.quantRowTable(to, "AVXVNNI", quantHeights256)
 	g.quantRowTable(to, "AVX512", quantHeights512)
+}
+
+// quantTable lists the kernels for tiles; whole is what full bytes are computed with.
+func (g *generator) quantTable(to *strings.Builder, isa, whole string, tall int) {
+	fmt.Fprintf(to, "\n// quant%s are kernels by kind and rows.\n", isa)
+	fmt.Fprintf(to, "var quant%s = quantTable{\n", isa)
+	for i, kind := range []string{whole, "Whole", "Least", "Half"} {
+		fmt.Fprintf(to, "kind%s: {\n", []string{"Byte", "Whole", "Least", "Half"}[i])
+		for r := 1; r <= tall; r++ {
+			fmt.Fprintf(to, "%d: quant%sx%d%s,\n", r, kind, r, isa)
+		}
+		fmt.Fprintf(to, "},\n")
+	}
+	fmt.Fprintf(to, "}\n")
 }
 
 // quantRowTable lists the kernels that read packed panels.

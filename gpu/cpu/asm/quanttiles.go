@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// The tallest tiles with 8-bit activations.
-const quantRows512, quantRows256 = 6, 4
+// quantRows512 are the rows of the tallest tiles with 8-bit activations on AVX-512.
+const quantRows512 = 6
 
 // quantTile512 writes the kernel of rows × 32 outputs on AVX-512. Z0…Z11 hold the integer sums of
 // a block, for each row and panel, Z12…Z23 the chains. Z28 and Z29 hold the weights of four steps,
@@ -121,61 +121,108 @@ func metaAddress(r, offset int) string {
 		[3]string{"", "(DX*1)", "(DX*2)"}[r%3])
 }
 
-// quantTile256 writes the kernel of rows × 16 outputs on AVX2, which has no dot product of four
-// bytes. VPMADDUBSW adds two products of unsigned by signed bytes and saturates: with weights below
-// 64 they fit; full bytes go in as magnitudes, their signs on the activations, and fit as well.
-// Y0…Y7 hold the integer sums of a block; the chains lie in C. Y8 and Y9 hold the weights of four
-// steps, Y11 and Y12 their signed form, Y10 activations; Y15 holds ones.
-func (g *generator) quantTile256(kind string, rows int) {
-	name := fmt.Sprintf("quant%sx%dAVX2", kind, rows)
+// quantSet is a set of kernels with 8-bit activations in registers of 32 bytes. Y0… hold the
+// integer sums of a block, for each row and half of the panel, then follow the chains, the weights
+// of four steps, and activations.
+type quantSet struct {
+	isa  string
+	tall int // rows of the tallest tile
+	vnni bool
+}
+
+var (
+	quantAVX2    = quantSet{"AVX2", 2, false}
+	quantAVXVNNI = quantSet{"AVXVNNI", 3, true}
+)
+
+func (s quantSet) chains() int      { return 2 * s.tall }
+func (s quantSet) weights() int     { return 4 * s.tall }
+func (s quantSet) activations() int { return 4*s.tall + 2 }
+
+// quantTile256 writes the kernel of rows × 16 outputs of such a set. AVX2 alone has no dot product
+// of four bytes. Its VPMADDUBSW adds two products of unsigned by signed bytes and saturates. Full
+// bytes go in as magnitudes, their signs on the activations: twice 128·127 is below 2¹⁵. Smaller
+// weights go in as they are, and several such sums still fit, see quantRuns.
+func (g *generator) quantTile256(s quantSet, kind string, rows int) {
+	name := fmt.Sprintf("quant%sx%d%s", kind, rows, s.isa)
 	g.function(name, "(t *quantTile)",
 		fmt.Sprintf("computes %d rows of one panel with 8-bit activations.", rows), 8)
 	g.p("MOVQ t+0(FP), AX")
 	g.label("%s_tile", name)
 	g.quantStart(rows)
-	g.p("MOVQ %d(AX), R11", quantC)
-	g.p("MOVQ %d(AX), BX", quantLDC)
 	g.p("MOVQ %d(AX), R14", quantInit)
 	g.p("MOVQ %d(AX), CX", quantLDI)
-	for r := range rows {
-		for p := range 2 {
-			g.p("VMOVUPS %d(R14), Y%d", 32*p, p)
-			g.p("VMOVUPS Y%d, %d(R11)", p, 32*p)
-		}
-		if r+1 < rows {
-			g.p("ADDQ CX, R14")
-			g.p("ADDQ BX, R11")
-		}
+	for i := range 2 * rows {
+		g.p("VMOVUPS %d(R14)%s, Y%d", 32*(i%2), lines256[i/2], s.chains()+i)
 	}
 	g.p("MOVQ %d(AX), CX", quantBlocks)
-	g.broadcast(ymm, "wordOne", 15)
+	if kind == "Byte" {
+		g.broadcast(ymm, "wordOne", 15)
+	}
 	g.label("%s_loop", name)
 	halves := map[string]int{"Byte": 1, "Whole": 1, "Least": 1, "Half": 2}[kind]
 	for h := range halves {
-		for r := 0; r < rows && kind != "Byte"; r++ {
-			for p := range 2 {
-				g.p("VPBROADCASTD %s, Y%d", metaAddress(r, metaStart+4*h), 2*r+p)
-			}
+		for i := 0; i < 2*rows && kind != "Byte"; i++ {
+			g.p("VPBROADCASTD %s, Y%d", metaAddress(i/2, metaStart+4*h), i)
 		}
-		for group := 8 / halves * h; group < 8/halves*(h+1); group++ {
-			g.quantGroup256(kind, rows, group)
-		}
-		g.quantScale256(rows, h)
+		g.quantGroups256(s, kind, rows, 8/halves*h, 8/halves*(h+1))
+		g.quantScale256(s, kind, rows, h)
 	}
 	if kind == "Least" {
-		g.chains256(rows, func(r, p int) {
-			g.p("VBROADCASTSS %s, Y10", metaAddress(r, metaSum))
-			g.p("VMOVUPS %d(R12), Y12", 32*p)
-			g.p("VMOVUPS %d(R14), Y11", 32*p)
-			g.p("VFMADD231PS Y12, Y10, Y11")
-			g.p("VMOVUPS Y11, %d(R14)", 32*p)
-		})
 		g.p("ADDQ $64, R12")
 	}
 	g.quantNext(name, rows, halves)
+	g.p("MOVQ %d(AX), R14", quantC)
+	g.p("MOVQ %d(AX), CX", quantLDC)
+	for i := range 2 * rows {
+		g.p("VMOVUPS Y%d, %d(R14)%s", s.chains()+i, 32*(i%2), lines256[i/2])
+	}
 	g.quantNextTile(name, rows)
 	g.p("VZEROUPPER")
 	g.p("RET")
+}
+
+// lines256 are the rows of outputs, CX apart.
+var lines256 = [...]string{"", "(CX*1)", "(CX*2)"}
+
+// quantGroups256 adds groups [first, last) of a block to the integer sums.
+func (g *generator) quantGroups256(s quantSet, kind string, rows, first, last int) {
+	switch {
+	case s.vnni:
+		for group := first; group < last; group++ {
+			g.quantDots256(s, rows, group)
+		}
+	case kind == "Byte":
+		for group := first; group < last; group++ {
+			g.quantBytes256(rows, group)
+		}
+	default:
+		for run := quantRuns[kind]; first < last; first += run {
+			g.quantRun256(rows, first, run)
+		}
+	}
+}
+
+// quantDots256 adds four steps to the integer sums.
+func (g *generator) quantDots256(s quantSet, rows, group int) {
+	for p := range 2 {
+		g.p("VMOVDQU %d(DI), Y%d", 64*group+32*p, s.weights()+p)
+	}
+	for r := range rows {
+		g.p("VPBROADCASTD %s, Y%d", quantAddress(r, 4*group), s.activations())
+		for p := range 2 {
+			g.dotBytes(2*r+p, s.activations(), s.weights()+p)
+		}
+	}
+}
+
+// dotBytes writes VPDPBUSD on registers of 32 bytes, which adds four products of unsigned weights
+// and signed activations. Go's assembler knows only the form of AVX-512, so this one, of AVX-VNNI,
+// is written as bytes, as Intel's manual encodes it: VEX.256, map 0F38, W0, prefix 66.
+func (g *generator) dotBytes(to, activations, weights int) {
+	g.bytes([]int{0xc4, (1-to>>3)<<7 | 1<<6 | (1-activations>>3)<<5 | 2,
+		(15-weights)<<3 | 1<<2 | 1, 0x50, 0xc0 | to&7<<3 | activations&7},
+		fmt.Sprintf("VPDPBUSD Y%d, Y%d, Y%d", activations, weights, to))
 }
 
 // quantNextTile goes to the next tile, or on. Behind the last one the pointers stay where they
@@ -192,24 +239,47 @@ func (g *generator) quantNextTile(name string, rows int) {
 	g.label("%s_end", name)
 }
 
-// quantGroup256 adds four steps to the integer sums.
-func (g *generator) quantGroup256(kind string, rows, group int) {
+// quantRuns are how many sums of VPMADDUBSW are added in 16 bits before they are widened:
+// weights are below 32, or in "Half" below 64, and 4·2·31·127 and 2·2·63·127 are below 2¹⁵.
+var quantRuns = map[string]int{"Whole": 4, "Least": 4, "Half": 2}
+
+// quantRun256 adds the groups of a run to the integer sums.
+func (g *generator) quantRun256(rows, first, run int) {
+	for group := first; group < first+run; group++ {
+		for p := range 2 {
+			g.p("VMOVDQU %d(DI), Y%d", 64*group+32*p, 8+p)
+		}
+		for r := range rows {
+			g.p("VPBROADCASTD %s, Y10", quantAddress(r, 4*group))
+			for p := range 2 {
+				if group == first {
+					g.p("VPMADDUBSW Y10, Y%d, Y%d", 8+p, 11+2*r+p)
+					continue
+				}
+				g.p("VPMADDUBSW Y10, Y%d, Y15", 8+p)
+				g.p("VPADDW Y15, Y%d, Y%d", 11+2*r+p, 11+2*r+p)
+			}
+		}
+	}
+	g.broadcast(ymm, "wordOne", 15)
+	for i := range 2 * rows {
+		g.p("VPMADDWD Y15, Y%d, Y%d", 11+i, 11+i)
+		g.p("VPADDD Y%d, Y%d, Y%d", 11+i, i, i)
+	}
+}
+
+// quantBytes256 adds four steps of full bytes to the integer sums.
+func (g *generator) quantBytes256(rows, group int) {
 	for p := range 2 {
 		g.p("VMOVDQU %d(DI), Y%d", 64*group+32*p, 8+p)
-		if kind == "Byte" {
-			g.p("VMOVDQU %d(DI), Y%d", chunkSigned+64*group+32*p, 11+p)
-		}
+		g.p("VMOVDQU %d(DI), Y%d", chunkSigned+64*group+32*p, 11+p)
 	}
 	for r := range rows {
 		g.p("VPBROADCASTD %s, Y10", quantAddress(r, 4*group))
 		for p := range 2 {
-			if kind == "Byte" {
-				g.p("VPSIGNB Y%d, Y10, Y13", 11+p)
-				g.p("VPMADDUBSW Y13, Y%d, Y13", 8+p)
-			} else {
-				g.p("VPMADDUBSW Y10, Y%d, Y13", 8+p)
-			}
-			if kind == "Byte" && group == 0 { // there is nothing yet to add to
+			g.p("VPSIGNB Y%d, Y10, Y13", 11+p)
+			g.p("VPMADDUBSW Y13, Y%d, Y13", 8+p)
+			if group == 0 { // there is nothing yet to add to
 				g.p("VPMADDWD Y15, Y13, Y%d", 2*r+p)
 				continue
 			}
@@ -219,26 +289,24 @@ func (g *generator) quantGroup256(kind string, rows, group int) {
 	}
 }
 
-// quantScale256 adds the scaled sums to the chains.
-func (g *generator) quantScale256(rows, half int) {
-	g.chains256(rows, func(r, p int) {
-		g.p("VBROADCASTSS %s, Y10", metaAddress(r, metaScale))
-		g.p("VMULPS %d(R10), Y10, Y10", 64*half+32*p)
-		g.p("VCVTDQ2PS Y%d, Y12", 2*r+p)
-		g.p("VMOVUPS %d(R14), Y11", 32*p)
-		g.p("VFMADD231PS Y10, Y12, Y11")
-		g.p("VMOVUPS Y11, %d(R14)", 32*p)
-	})
-}
-
-// chains256 goes through the rows of C with R14.
-func (g *generator) chains256(rows int, body func(r, p int)) {
-	g.p("MOVQ %d(AX), R14", quantC)
+// quantScale256 adds the scaled sums to the chains, and what the least values add.
+func (g *generator) quantScale256(s quantSet, kind string, rows, half int) {
+	scales, product := s.weights(), s.weights()+s.tall
 	for r := range rows {
-		body(r, 0)
-		body(r, 1)
-		if r+1 < rows {
-			g.p("ADDQ BX, R14")
-		}
+		g.p("VBROADCASTSS %s, Y%d", metaAddress(r, metaScale), scales+r)
+	}
+	for i := range 2 * rows {
+		g.p("VMULPS %d(R10), Y%d, Y%d", 64*half+32*(i%2), scales+i/2, product)
+		g.p("VCVTDQ2PS Y%d, Y%d", i, i)
+		g.p("VFMADD231PS Y%d, Y%d, Y%d", product, i, s.chains()+i)
+	}
+	if kind != "Least" {
+		return
+	}
+	for r := range rows {
+		g.p("VBROADCASTSS %s, Y%d", metaAddress(r, metaSum), scales+r)
+	}
+	for i := range 2 * rows {
+		g.p("VFMADD231PS %d(R12), Y%d, Y%d", 32*(i%2), scales+i/2, s.chains()+i)
 	}
 }

@@ -58,7 +58,8 @@ func (f *File) config() ([]byte, error) {
 	c.heads = c.own("attention.head_count", 0)
 	c.headDim = c.own("attention.key_length", max(1, c.hidden/c.heads))
 	if v := c.own("attention.value_length", c.headDim); v != c.headDim {
-		c.fail("values of %d numbers a head beside keys of %d are not supported", v, c.headDim)
+		c.fail("%q is %d: values of other sizes than keys, here %d, are not supported",
+			name+".attention.value_length", v, c.headDim)
 	}
 	c.set("architectures", []string{of.class})
 	c.set("num_hidden_layers", c.layers)
@@ -107,7 +108,8 @@ func (c *configuration) vocabulary() {
 func (c *configuration) rope() {
 	dims := c.own("rope.dimension_count", c.headDim)
 	if dims != c.headDim && c.architecture != "phi3" {
-		c.set("partial_rotary_factor", float64(dims)/float64(c.headDim))
+		c.fail("%q is %d; all %d dimensions of a head turn in models of this architecture",
+			c.architecture+".rope.dimension_count", dims, c.headDim)
 	}
 	kind := c.text(c.architecture+".rope.scaling.type", "none")
 	scaling := map[string]any{"rope_type": kind}

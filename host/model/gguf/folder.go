@@ -11,7 +11,8 @@ import (
 
 // Folder shows the file as the small files of the Hugging Face folder that it was made from:
 // config.json, tokenizer.json and tokenizer_config.json. They share no memory with the file, which
-// may be closed. An error says what about the metadata is not supported.
+// may be closed. An error says what about the metadata is not supported. InOwnWords of the result
+// tells an error about its files, or about tensors by the folder's names, of the GGUF file.
 func (f *File) Folder() (fs.FS, error) {
 	return f.write(map[string]func() ([]byte, error){
 		"config.json":           f.config,
@@ -28,23 +29,43 @@ func (f *File) Settings() (fs.FS, error) {
 
 // write calls the functions that give the files.
 func (f *File) write(files map[string]func() ([]byte, error)) (fs.FS, error) {
-	folder := folder{}
+	architecture, of, err := f.family()
+	if err != nil {
+		return nil, err
+	}
+	naming, err := NamingOf(of.class)
+	if err != nil {
+		return nil, err
+	}
+	folder := folder{map[string][]byte{}, architecture, naming}
 	for name, write := range files {
 		data, err := write()
 		if err != nil {
 			return nil, err // It names the key of the metadata: the file's name is ours alone.
 		}
-		folder[name] = data
+		folder.files[name] = data
 	}
 	return folder, nil
 }
 
 // folder is a flat file system in memory.
-type folder map[string][]byte
+type folder struct {
+	files        map[string][]byte
+	architecture string
+	naming       *Naming
+}
+
+// InOwnWords tells an error about the folder of the file that it stands for.
+func (f folder) InOwnWords(err error) error {
+	if err == nil {
+		return nil
+	}
+	return inOwnWords{err, f.architecture, f.naming}
+}
 
 // Open implements fs.FS.
 func (f folder) Open(name string) (fs.File, error) {
-	if data, ok := f[name]; ok {
+	if data, ok := f.files[name]; ok {
 		return &file{Reader: *bytes.NewReader(data), name: name}, nil
 	}
 	problem := fs.ErrNotExist
@@ -60,8 +81,8 @@ func (f folder) ReadDir(name string) ([]fs.DirEntry, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
 	var entries []fs.DirEntry
-	for _, name := range slices.Sorted(maps.Keys(f)) {
-		entries = append(entries, fs.FileInfoToDirEntry(about{name, int64(len(f[name]))}))
+	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+		entries = append(entries, fs.FileInfoToDirEntry(about{name, int64(len(f.files[name]))}))
 	}
 	return entries, nil
 }
