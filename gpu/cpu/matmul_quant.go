@@ -191,6 +191,15 @@ func (c *quantChunk) bytes(p int) unsafe.Pointer {
 	return unsafe.Pointer(&c.s.quant.chunks[p].q)
 }
 
+// least is what kernels take as the chunk's least values in the first panel.
+func (c *quantChunk) least() unsafe.Pointer {
+	first := &c.s.quant.chunks[0]
+	if c.j.format.kind == kindByte {
+		return unsafe.Pointer(&first.lack)
+	}
+	return unsafe.Pointer(&first.least)
+}
+
 // tile adds the chunk to a tile of at most so many rows and returns how many it took.
 func (c *quantChunk) tile(row, most int) int {
 	j, tall := c.j, c.j.d.micro.quant.tall
@@ -278,7 +287,7 @@ func (c *quantChunk) computeIntegers(row, tiles int, e *ends) {
 		blocks: c.blocks, a: unsafe.Pointer(&in.q[at*quantBlock]), lda: uintptr(j.w.cols),
 		meta: unsafe.Pointer(&in.meta[at]), ldm: uintptr(blocks) * unsafe.Sizeof(in.meta[0]),
 		q: first, qPanel: uintptr(c.bytes(1)) - uintptr(first),
-		s: unsafe.Pointer(&q.chunks[0].scale), m: unsafe.Pointer(&q.chunks[0].least),
+		s: unsafe.Pointer(&q.chunks[0].scale), m: c.least(),
 		sPanel: unsafe.Sizeof(chunk{}),
 		c:      e.c, ldc: e.ldc, init: e.init, ldi: e.ldi, tiles: tiles,
 	}

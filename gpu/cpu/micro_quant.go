@@ -23,9 +23,10 @@ type chunk struct {
 	q     [chunkBlocks][8][panelRows][4]uint8 // unsigned, in groups of four steps
 	scale [2 * chunkBlocks][panelRows]float32 // of 32 steps each; in kindHalf of 16
 	least [chunkBlocks][panelRows]float32     // kindLeast only
-	// signed, in kindByte and where quantMicro.magnitudes says so, are the integers, and q what is
-	// left of them without their signs.
-	signed [chunkBlocks][8][panelRows][4]int8
+	// In kindByte, where quantMicro.magnitudes says so, q are the integers without their signs,
+	// negative is -1 where they had one, and lack the sum of the magnitudes there.
+	negative [chunkBlocks][8][panelRows][4]int8
+	lack     [chunkBlocks][panelRows]int32
 }
 
 // unpackCall asks for blocks [0, blocks) of a chunk.
@@ -47,7 +48,7 @@ type quantTile struct {
 	q      unsafe.Pointer // integers of the chunk
 	qPanel uintptr        // to those of the second panel
 	s      unsafe.Pointer // its scales
-	m      unsafe.Pointer // its least values
+	m      unsafe.Pointer // its least values; of magnitudes what they lack
 	sPanel uintptr        // to those of the second panel
 	c      unsafe.Pointer // float32
 	ldc    uintptr

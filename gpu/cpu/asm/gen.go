@@ -345,7 +345,8 @@ func (g *generator) constants() {
 		{"sign", 0x80000000},
 		{"geluCubic", f32(0.044715)}, {"geluSlope", f32(1.5957691216057308)},
 		{"byteLow4", 0x0f0f0f0f}, {"byteBit4", 0x10101010}, {"byteBits45", 0x30303030},
-		{"byteSign", 0x80808080}, {"laneLow8", 255}, {"wordOne", 0x00010001},
+		{"byteSign", 0x80808080}, {"laneLow8", 255}, {"byteOne", 0x01010101},
+		{"wordOne", 0x00010001},
 		{"upperHalf", 0xffff0000}, {"almostHalf", 0x7fff}, {"intOne", 1},
 		{"magnitude", 0x7fffffff}, {"quantTop", f32(127)}, {"nan", 0x7fc00000},
 	} {

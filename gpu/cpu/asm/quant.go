@@ -13,7 +13,7 @@ const (
 	quantC, quantLDC, quantInit, quantLDI, quantTiles  = 80, 88, 96, 104, 112
 	metaScale, metaSum, metaStart, metaSize            = 0, 4, 8, 16
 	unpackBlocks, unpackQ, unpackScales, unpackTo      = 0, 8, 16, 24
-	chunkScale, chunkLeast, chunkSigned                = 512 * 18, 640 * 18, 704 * 18
+	chunkScale, chunkLeast, chunkNegative, chunkLack   = 512 * 18, 640 * 18, 704 * 18, 1216 * 18
 	floatsBlocks, floatsOffset, floatsQ, floatsFrom    = 0, 8, 16, 24
 )
 
@@ -114,6 +114,9 @@ func (g *generator) unpack(v vector, format int) {
 	if f.scaleFactors > 0 {
 		g.superScales(v, format)
 	}
+	if f.bits == 8 && v == ymm {
+		g.p("LEAQ %d(DI), R11", chunkLack)
+	}
 	g.label("%s_loop", name)
 	switch {
 	case f.bits < 8:
@@ -146,15 +149,29 @@ func (g *generator) unpack(v vector, format int) {
 	g.p("RET")
 }
 
-// takeSigns writes the bytes of a block as integers, and their magnitudes.
+// takeSigns writes the magnitudes of a block's bytes, where they are negative, and the sums of the
+// magnitudes there, one half of the panel after the other.
 func (g *generator) takeSigns() {
 	g.broadcast(ymm, "byteSign", 13)
-	for at := 0; at < 512; at += 32 {
-		g.p("VPXOR %d(SI), Y13, Y0", at)
-		g.p("VPABSB Y0, Y1")
-		g.p("VMOVDQU Y0, %d(DI)", chunkSigned+at)
-		g.p("VMOVDQU Y1, %d(DI)", at)
+	g.broadcast(ymm, "byteOne", 12)
+	g.broadcast(ymm, "wordOne", 11)
+	for half := 0; half < 64; half += 32 {
+		g.p("VPXOR Y14, Y14, Y14")
+		g.p("VPXOR Y4, Y4, Y4")
+		for at := half; at < 512; at += 64 {
+			g.p("VPXOR %d(SI), Y13, Y0", at)
+			g.p("VPABSB Y0, Y1")
+			g.p("VPCMPGTB Y0, Y14, Y2") // 0 is greater
+			g.p("VMOVDQU Y1, %d(DI)", at)
+			g.p("VMOVDQU Y2, %d(DI)", chunkNegative+at)
+			g.p("VPAND Y2, Y1, Y1")
+			g.p("VPMADDUBSW Y12, Y1, Y1")
+			g.p("VPADDW Y1, Y4, Y4")
+		}
+		g.p("VPMADDWD Y11, Y4, Y4")
+		g.p("VMOVDQU Y4, %d(R11)", half)
 	}
+	g.p("ADDQ $64, R11")
 }
 
 // broadcast loads a constant of 32 bits into all lanes; without a name it does nothing.

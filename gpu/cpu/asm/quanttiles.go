@@ -141,7 +141,9 @@ func (s quantSet) activations() int { return 4*s.tall + 2 }
 
 // quantTile256 writes the kernel of rows × 16 outputs of such a set. AVX2 alone has no dot product
 // of four bytes. Its VPMADDUBSW adds two products of unsigned by signed bytes and saturates. Full
-// bytes go in as magnitudes, their signs on the activations: twice 128·127 is below 2¹⁵. Smaller
+// bytes go in as magnitudes, and where they are negative, activations with all bits turned: that is
+// a product of -a-1, and what it lacks the chunk has summed up. Bits are turned on every port of a
+// processor, signs (VPSIGNB) on few. A sum lies between -2·128·128 = -2¹⁵ and 2·127·127. Smaller
 // weights go in as they are, and several such sums still fit, see quantRuns.
 func (g *generator) quantTile256(s quantSet, kind string, rows int) {
 	name := fmt.Sprintf("quant%sx%d%s", kind, rows, s.isa)
@@ -168,7 +170,7 @@ func (g *generator) quantTile256(s quantSet, kind string, rows int) {
 		g.quantGroups256(s, kind, rows, 8/halves*h, 8/halves*(h+1))
 		g.quantScale256(s, kind, rows, h)
 	}
-	if kind == "Least" {
+	if kind == "Least" || kind == "Byte" {
 		g.p("ADDQ $64, R12")
 	}
 	g.quantNext(name, rows, halves)
@@ -268,23 +270,34 @@ func (g *generator) quantRun256(rows, first, run int) {
 	}
 }
 
-// quantBytes256 adds four steps of full bytes to the integer sums.
+// quantBytes256 adds four steps of full bytes to the integer sums, in an order that keeps what can
+// run beside one another together.
 func (g *generator) quantBytes256(rows, group int) {
 	for p := range 2 {
 		g.p("VMOVDQU %d(DI), Y%d", 64*group+32*p, 8+p)
-		g.p("VMOVDQU %d(DI), Y%d", chunkSigned+64*group+32*p, 11+p)
 	}
 	for r := range rows {
-		g.p("VPBROADCASTD %s, Y10", quantAddress(r, 4*group))
+		g.p("VPBROADCASTD %s, Y%d", quantAddress(r, 4*group), 10+2*r)
+		for p := 1; p >= 0; p-- { // the first takes the place of the activations
+			at := chunkNegative + 64*group + 32*p
+			g.p("VPXOR %d(DI), Y%d, Y%d", at, 10+2*r, 10+2*r+p)
+		}
 		for p := range 2 {
-			g.p("VPSIGNB Y%d, Y10, Y13", 11+p)
-			g.p("VPMADDUBSW Y13, Y%d, Y13", 8+p)
-			if group == 0 { // there is nothing yet to add to
-				g.p("VPMADDWD Y15, Y13, Y%d", 2*r+p)
-				continue
-			}
-			g.p("VPMADDWD Y15, Y13, Y13")
-			g.p("VPADDD Y13, Y%d, Y%d", 2*r+p, 2*r+p)
+			g.p("VPMADDUBSW Y%d, Y%d, Y%d", 10+2*r+p, 8+p, 10+2*r+p)
+		}
+	}
+	for i := range 2 * rows {
+		to := 10 + i
+		if group == 0 {
+			to = i
+		}
+		g.p("VPMADDWD Y15, Y%d, Y%d", 10+i, to)
+	}
+	for i := range 2 * rows {
+		if group == 0 {
+			g.p("VPADDD %d(R12), Y%d, Y%d", 32*(i%2), i, i)
+		} else {
+			g.p("VPADDD Y%d, Y%d, Y%d", 10+i, i, i)
 		}
 	}
 }
