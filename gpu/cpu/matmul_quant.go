@@ -161,6 +161,7 @@ func (c *quantChunk) unpack() {
 	unpack, widen := &c.s.unpack, &c.s.widen
 	for p := range pairPanels {
 		*unpack = unpackCall{blocks: c.blocks, q: c.integers(p), to: &q.chunks[p]}
+		unpack.next = c.next()
 		length, _ := c.j.w.dtype.Block()
 		unpack.scales = unsafe.Add(c.panelAt(p), c.j.w.scalesAt(c.block*quantBlock/length))
 		c.j.d.micro.quant.unpack[c.j.w.dtype](unpack)
@@ -171,6 +172,16 @@ func (c *quantChunk) unpack() {
 			q: c.bytes(p), from: &q.chunks[p]}
 		c.j.d.micro.quant.floats[c.j.format.kind](&q.floats[p], widen)
 	}
+}
+
+// next is how far behind a panel's integers of the chunk those lie that will be unpacked after it:
+// of the same panel, or of the next pair. Behind the last one that is no address of anything.
+func (c *quantChunk) next() uintptr {
+	bytes := c.j.format.quantBytes()
+	if (c.block+c.blocks)*quantBlock < c.j.w.cols {
+		return uintptr(c.blocks * bytes)
+	}
+	return uintptr(pairPanels*c.j.w.panelBytes() - c.block*bytes)
 }
 
 // panelAt is the address of panel p of the pair.

@@ -35,6 +35,7 @@ type unpackCall struct {
 	q      unsafe.Pointer // the panel's integers from the chunk on
 	scales unsafe.Pointer // the panel's scales from the chunk on
 	to     *chunk
+	next   uintptr // from its integers to those that are asked for meanwhile
 }
 
 // quantTile is one call of a kernel with 8-bit activations: pairPanels panels by some rows, over

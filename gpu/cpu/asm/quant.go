@@ -13,6 +13,7 @@ const (
 	quantC, quantLDC, quantInit, quantLDI, quantTiles  = 80, 88, 96, 104, 112
 	metaScale, metaSum, metaStart, metaSize            = 0, 4, 8, 16
 	unpackBlocks, unpackQ, unpackScales, unpackTo      = 0, 8, 16, 24
+	unpackNext                                         = 32
 	chunkScale, chunkLeast, chunkNegative, chunkLack   = 512 * 18, 640 * 18, 704 * 18, 1216 * 18
 	floatsBlocks, floatsOffset, floatsQ, floatsFrom    = 0, 8, 16, 24
 )
@@ -107,6 +108,7 @@ func (g *generator) unpack(v vector, format int) {
 	g.p("MOVQ %d(AX), SI", unpackQ)
 	g.p("MOVQ %d(AX), R8", unpackScales)
 	g.p("MOVQ %d(AX), DI", unpackTo)
+	g.p("MOVQ %d(AX), R12", unpackNext)
 	g.p("LEAQ %d(DI), R9", chunkScale)
 	g.p("LEAQ %d(DI), R10", chunkLeast)
 	g.broadcast(v, "byteLow4", 15)
@@ -118,6 +120,9 @@ func (g *generator) unpack(v vector, format int) {
 		g.p("LEAQ %d(DI), R11", chunkLack)
 	}
 	g.label("%s_loop", name)
+	for at := 0; at < f.quantBytes; at += 64 { // rows pass over the chunk before they are needed
+		g.p("PREFETCHT1 %d(SI)(R12*1)", at)
+	}
 	switch {
 	case f.bits < 8:
 		for at := 0; at < 64; at += v.bytes {
