@@ -25,6 +25,39 @@ func plain(a *gpu.AttentionArgs, last, start int) bool {
 		start >= a.Sinks && start > last-a.Window
 }
 
+// whole does the tiles of tall lines of a block that every line goes through all of, and whose keys
+// lie side by side. Nearly all tiles of a long prompt are such: what is the same for all of them is
+// filled in once.
+func (b *block) whole() {
+	s, micro, a, padded := b.scratch, b.job.d.micro, &b.job.args, b.job.kv.padded
+	sweep, keys, values, soft := micro.sweep[b.dtype], &s.keySweep, &s.valueSweep, &s.softmax
+	scores := &s.scores[keyLanes]
+	keys.list, keys.panels, keys.c = &s.keyList[0], len(b.panels), unsafe.Pointer(scores)
+	values.list, values.count, values.steps = &b.stretches[0], len(b.stretches), 0
+	values.a = unsafe.Pointer(scores)
+	soft.scores = (*[attentionBlock]float32)(unsafe.Pointer(scores))
+	soft.lines, soft.scale, soft.width = micro.tall, a.Scale, padded
+	for ; b.line+micro.tall <= b.task.lines; b.line += micro.tall {
+		keys.a = unsafe.Pointer(&s.queries[b.line*a.HeadDim])
+		sweep(keys)
+		output := &s.output[b.line*padded]
+		soft.top, soft.total, soft.output = &s.tops[b.line], &s.totals[b.line], output
+		micro.softmax(soft)
+		values.c, values.init = unsafe.Pointer(output), unsafe.Pointer(output)
+		sweep(values)
+	}
+}
+
+// sideBySide says whether the panels of keys are a block's, one behind another.
+func (b *block) sideBySide() bool {
+	for i, p := range b.panels {
+		if p.first != b.start+i*keyLanes {
+			return false
+		}
+	}
+	return true
+}
+
 func (b *block) do() {
 	if b.stretches != nil && b.job.args.Cap == 0 {
 		b.scores(0, attentionBlock)

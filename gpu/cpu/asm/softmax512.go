@@ -70,20 +70,29 @@ const (
 	softStride                                = 4 * (16 + 64 + 16)
 )
 
-// softmax512 writes softmaxStep of many lines. VMAXPS gives its second source, the first operand
-// here, unless the other is greater. Lanes are folded to eight before anything is summed, as
-// function softmaxBlock says.
+// Constants of softmax512, in registers from 16 on, and its other registers.
+var soft512 = []string{"expLow", "log2e", "expMagic", "negLn2High", "negLn2Low", "expFloor",
+	"expP0", "expP1", "expP2", "expP3", "expP4", "expP5", "one"}
+
+const soft512First, soft512Scale, soft512Top = 16, 29, 30
+
+// softmax512 writes softmaxStep of many lines. Lanes are folded to eight before anything is summed,
+// as function softmaxBlock says.
 func (g *generator) softmax512() {
 	const name = "softmaxAVX512"
 	g.function(name, "(c *softmaxCall)", "is softmaxStep of every line of a call.", 8)
 	g.p("MOVQ c+0(FP), AX")
+	for i, c := range soft512 {
+		g.p("VBROADCASTSS %s, Z%d", constant(c), soft512First+i)
+	}
+	g.p("VBROADCASTSS %d(AX), Z%d", softScale, soft512Scale)
+	g.p("VBROADCASTSS %s, Z31", constant("negInfinity"))
 	g.softPass(name+"_top", softCorrection, g.softTop)
-	g.loadExpConstants()
 	g.softPass(name+"_weights", softSum, g.softWeights)
 	g.softPass(name+"_sums", softSum, g.softSum)
-	g.p("VMOVUPS %d(AX), Z%d", softCorrection, argument)
-	g.exps(1, false)
-	g.p("VMOVUPS Z%d, %d(AX)", result, softCorrection)
+	g.p("VMOVUPS %d(AX), Z0", softCorrection)
+	g.softExps(1)
+	g.p("VMOVUPS Z12, %d(AX)", softCorrection)
 	g.p("MOVQ %d(AX), CX", softLines)
 	g.p("MOVL $1, DX")
 	g.p("SHLL CX, DX")
@@ -91,7 +100,7 @@ func (g *generator) softmax512() {
 	g.p("KMOVW DX, K1")
 	g.p("MOVQ %d(AX), DI", softTotal)
 	g.p("VMOVUPS.Z (DI), K1, Z0")
-	g.p("VFMADD213PS %d(AX), Z%d, Z0", softSum, result)
+	g.p("VFMADD213PS %d(AX), Z12, Z0", softSum)
 	g.p("VMOVUPS Z0, K1, (DI)")
 	g.softRescale(name, zmm)
 	g.p("VZEROUPPER")
@@ -141,22 +150,21 @@ func (g *generator) softRescale(name string, v vector) {
 
 // softTop writes a line's new top, and into its correction what the exponential is taken of. All
 // lines' tops come before the first weight: weights that wait for a top would hold up others.
+// VMAXPS gives its second source, the first operand here, unless the other is greater. Scores are
+// scaled once the largest is known: a scale is greater than zero, so that their order stays.
 func (g *generator) softTop() {
-	g.p("VBROADCASTSS (BX), Z2")
-	for i := range 4 {
-		g.p("VMOVUPS %d(SI), Z%d", 64*i, argument+i)
-		g.p("VMULPS.BCST %d(AX), Z%d, Z%d", softScale, argument+i, argument+i)
-		g.p("VMAXPS Z2, Z%d, Z2", argument+i)
+	g.p("VMOVUPS (SI), Z0")
+	g.p("VMAXPS Z31, Z0, Z2")
+	for at := 64; at < 256; at += 64 {
+		g.p("VMOVUPS %d(SI), Z0", at)
+		g.p("VMAXPS Z2, Z0, Z2")
 	}
 	g.p("VEXTRACTF32X8 $1, Z2, Y1")
 	g.p("VMAXPS Y2, Y1, Y2")
-	g.softCorrect()
-}
-
-// softCorrect writes the top of Y2, and what its correction is the exponential of.
-func (g *generator) softCorrect() {
 	g.reduce("VMAXPS", 2)
+	g.p("VMULSS X%d, X2, X2", soft512Scale)
 	g.p("VMOVSS (BX), X1")
+	g.p("VMAXSS X1, X2, X2")
 	g.p("VSUBSS X2, X1, X1")
 	g.p("VMOVSS X1, (DI)")
 	g.p("VMOVSS X2, (BX)")
@@ -164,16 +172,37 @@ func (g *generator) softCorrect() {
 
 // softWeights writes a line's weights.
 func (g *generator) softWeights() {
-	g.p("VBROADCASTSS (BX), Z2")
-	for i := range 4 {
-		g.p("VMOVUPS %d(SI), Z%d", 64*i, argument+i)
-		g.p("VMULPS.BCST %d(AX), Z%d, Z%d", softScale, argument+i, argument+i)
-		g.p("VSUBPS Z2, Z%d, Z%d", argument+i, argument+i)
+	s, at := side{g, 4}, [2]int{0, 64}
+	g.p("VBROADCASTSS (BX), Z%d", soft512Top)
+	s.p(fmt.Sprintf("VMULPS %%d(SI), Z%d, Z%%d", soft512Scale), at, [2]int{0, 1})
+	s.p(fmt.Sprintf("VSUBPS Z%d, Z%%d, Z%%d", soft512Top), [2]int{0, 1}, [2]int{0, 1})
+	g.softExps(4)
+	s.p("VMOVUPS Z%d, %d(SI)", [2]int{12, 1}, at)
+}
+
+// softExps writes the exponentials of up to four vectors from Z0 on to those from Z12 on, each step
+// by step as exp32 does. No argument may be greater than zero. Results are no denormals, so that
+// adding to an exponent is a product with a power of two; to that of a NaN, zero is added.
+func (g *generator) softExps(n int) {
+	s, c := side{g, n}, func(i int) [2]int { return [2]int{soft512First + i, 0} }
+	argument, power, whole, result := [2]int{0, 1}, [2]int{4, 1}, [2]int{8, 1}, [2]int{12, 1}
+	inside := [2]int{1, 1}
+	s.p("VMOVAPS Z%d, Z%d", c(2), power)
+	s.p("VFMADD231PS Z%d, Z%d, Z%d", c(1), argument, power)
+	s.p("VCMPPS $21, Z%d, Z%d, K%d", c(0), argument, inside) // not below the range
+	s.p("VSUBPS Z%d, Z%d, Z%d", c(2), power, whole)
+	s.p("VMAXPS Z%d, Z%d, Z%d", c(5), power, power)
+	s.p("VFMADD231PS Z%d, Z%d, Z%d", c(3), whole, argument)
+	s.p("VFMADD231PS Z%d, Z%d, Z%d", c(4), whole, argument)
+	s.p("VPSLLD $23, Z%d, Z%d", power, power)
+	s.p("VMOVAPS Z%d, Z%d", c(6), result)
+	for i := range 5 {
+		s.p("VFMADD213PS Z%d, Z%d, Z%d", c(7+i), argument, result)
 	}
-	g.exps(4, false)
-	for i := range 4 {
-		g.p("VMOVUPS Z%d, %d(SI)", result+i, 64*i)
-	}
+	s.p("VMULPS Z%d, Z%d, Z%d", argument, argument, whole)
+	s.p("VFMADD213PS Z%d, Z%d, Z%d", argument, whole, result)
+	s.p("VADDPS Z%d, Z%d, Z%d", c(12), result, result)
+	s.p("VPADDD.Z Z%d, Z%d, K%d, Z%d", power, result, inside, result)
 }
 
 // softSum writes the sum of a line's weights. It comes after the weights of all lines: its chain of
