@@ -733,6 +733,36 @@ func quantHalfx1AVX2(t *quantTile)
 //go:noescape
 func quantHalfx2AVX2(t *quantTile)
 
+// quantWholex1SmallAVX2 computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex1SmallAVX2(t *quantTile)
+
+// quantWholex2SmallAVX2 computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex2SmallAVX2(t *quantTile)
+
+// quantWholex3SmallAVX2 computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantWholex3SmallAVX2(t *quantTile)
+
+// quantLeastx1SmallAVX2 computes 1 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx1SmallAVX2(t *quantTile)
+
+// quantLeastx2SmallAVX2 computes 2 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx2SmallAVX2(t *quantTile)
+
+// quantLeastx3SmallAVX2 computes 3 rows of one panel with 8-bit activations.
+//
+//go:noescape
+func quantLeastx3SmallAVX2(t *quantTile)
+
 // quantWholex1AVXVNNI computes 1 rows of one panel with 8-bit activations.
 //
 //go:noescape
@@ -1898,6 +1928,25 @@ var quantAVX2 = quantTable{
 	kindHalf: {
 		1: quantHalfx1AVX2,
 		2: quantHalfx2AVX2,
+	},
+}
+
+// quantSmallAVX2 are kernels by kind and rows.
+var quantSmallAVX2 = quantTable{
+	kindByte: {
+		1: quantWholex1SmallAVX2,
+		2: quantWholex2SmallAVX2,
+		3: quantWholex3SmallAVX2,
+	},
+	kindWhole: {
+		1: quantWholex1SmallAVX2,
+		2: quantWholex2SmallAVX2,
+		3: quantWholex3SmallAVX2,
+	},
+	kindLeast: {
+		1: quantLeastx1SmallAVX2,
+		2: quantLeastx2SmallAVX2,
+		3: quantLeastx3SmallAVX2,
 	},
 }
 

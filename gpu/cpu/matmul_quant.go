@@ -75,8 +75,9 @@ type quantScratch struct {
 type quantMatmulJob struct {
 	matmulCall
 	format   format
-	integers bool // the activations are d.inputs
-	chunk    int  // blocks of a chunk
+	integers bool        // the activations are d.inputs
+	kernels  *quantTiles // of tiles of integers
+	chunk    int         // blocks of a chunk
 }
 
 // quantBlockRows is the most rows of a block: every block unpacks the weights for itself.
@@ -93,7 +94,7 @@ func (j *quantMatmulJob) cut() {
 	}
 	tall := j.d.micro.tall
 	if j.integers {
-		tall = j.d.micro.quant.tall
+		j.kernels, tall = j.d.micro.quant.tilesOf(j.format)
 	}
 	j.matmulCall.cut(tall, quantBlockRows)
 	j.panelsPerTask = (j.panelsPerTask + pairPanels - 1) / pairPanels * pairPanels
@@ -213,11 +214,8 @@ func (c *quantChunk) least() unsafe.Pointer {
 
 // tile adds the chunk to a tile of at most so many rows and returns how many it took.
 func (c *quantChunk) tile(row, most int) int {
-	j, tall := c.j, c.j.d.micro.quant.tall
-	if !j.integers {
-		tall = j.d.micro.tall
-	}
-	e := ends{j: j, q: c.s.quant, row: row, rows: min(most, tall), more: c.block > 0,
+	j := c.j
+	e := ends{j: j, q: c.s.quant, row: row, rows: min(most, j.tall), more: c.block > 0,
 		to: j.columns(c.panel, pairPanels), width: pairPanels * panelRows}
 	e.open()
 	defer e.close()
@@ -227,7 +225,7 @@ func (c *quantChunk) tile(row, most int) int {
 	}
 	tiles := 1
 	if !e.partial() {
-		tiles = max(1, most/tall)
+		tiles = max(1, most/j.tall)
 	}
 	c.computeIntegers(row, tiles, &e)
 	return tiles * e.rows
@@ -302,7 +300,7 @@ func (c *quantChunk) computeIntegers(row, tiles int, e *ends) {
 		sPanel: unsafe.Sizeof(chunk{}),
 		c:      e.c, ldc: e.ldc, init: e.init, ldi: e.ldi, tiles: tiles,
 	}
-	j.d.micro.quant.tiles[j.format.kind][e.rows](&c.s.tile)
+	j.kernels[e.rows](&c.s.tile)
 }
 
 // computeFloats calls the kernels with float32 activations on the chunk's values.

@@ -57,7 +57,8 @@ func avx2Micro() *micro {
 }
 
 func avx2QuantMicro() quantMicro {
-	return quantMicro{tall: 2, tiles: eachPanel(&quantAVX2), unpack: unpackAVX2, magnitudes: true,
+	return quantMicro{tall: 2, tiles: eachPanel(&quantAVX2), smallTall: 3,
+		small: eachPanel(&quantSmallAVX2), unpack: unpackAVX2, magnitudes: true,
 		quantise: quantiseAVX2, rows: quantRowsAVX2, few: 16,
 		floats: [...]func(*[superLength][panelRows]float32, *floatCall){floatsWholeAVX2,
 			floatsWholeAVX2, floatsLeastAVX2, floatsHalfAVX2}}
@@ -69,6 +70,7 @@ func avxVNNIMicro() *micro {
 	m.name = AVXVNNI
 	q := &m.quant
 	q.tall, q.tiles, q.magnitudes = 3, eachPanel(&quantAVXVNNI), false
+	q.small, q.smallTall = quantTable{}, 0
 	q.unpack[gpu.Q8_0] = unpackQ8_0AVXVNNI
 	q.rows, q.few = quantRowsAVXVNNI, 16
 	return m

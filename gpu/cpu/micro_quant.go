@@ -66,13 +66,19 @@ type quantMeta struct {
 }
 
 // quantTable is kernels by kind and rows.
-type quantTable [quantKinds][quantRows + 1]func(*quantTile)
+type quantTable [quantKinds]quantTiles
+
+// quantTiles are kernels by rows.
+type quantTiles [quantRows + 1]func(*quantTile)
 
 // quantMicro are the inner loops for quantised weights.
 type quantMicro struct {
-	tall   int // rows of a tile; kernels of this height take several tiles
-	tiles  quantTable
-	unpack [gpu.DTypes]func(*unpackCall)
+	tall  int // rows of a tile; kernels of this height take several tiles
+	tiles quantTable
+	// small are the tiles of integers below 16, of smallTall rows; empty where they would be tiles.
+	small     quantTable
+	smallTall int
+	unpack    [gpu.DTypes]func(*unpackCall)
 	// magnitudes: the kernels of kindByte take chunks with magnitudes and signs apart.
 	magnitudes bool
 	floats     [quantKinds]func(to *[superLength][panelRows]float32, c *floatCall)
@@ -81,6 +87,14 @@ type quantMicro struct {
 	// none. q and s of the call are the panel's own.
 	rows quantRowTable
 	few  int // up to how many rows they are the faster way
+}
+
+// tilesOf are the kernels for a format, and the rows of the tallest.
+func (m *quantMicro) tilesOf(f format) (*quantTiles, int) {
+	if f.bits == 4 && m.smallTall > 0 {
+		return &m.small[f.kind], m.smallTall
+	}
+	return &m.tiles[f.kind], m.tall
 }
 
 // quantRowTable is kernels by type and rows.

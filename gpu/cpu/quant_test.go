@@ -34,7 +34,7 @@ func TestQuantisedExtremes(t *testing.T) {
 			for dtype := gpu.Q8_0; dtype < gpu.DTypes; dtype++ {
 				for _, fill := range []byte{0xff, 0x7f, 0x80, 0x00} {
 					w := extremes(dtype, outputs, cols, fill)
-					for _, rows := range []int{1, 2, 3, 4, 5, 40} {
+					for _, rows := range []int{1, 2, 3, 4, 5, 40, 41} {
 						check(t, d, w, rows)
 					}
 				}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -79,9 +80,9 @@ func (g *generator) quant() {
 			g.quantTile512(kind, rows)
 		}
 	}
-	for _, s := range []quantSet{quantAVX2, quantAVXVNNI} {
-		for _, kind := range []string{"Byte", "Whole", "Least", "Half"} {
-			for rows := 1; rows <= s.tall && (kind != "Byte" || !s.vnni); rows++ {
+	for _, s := range []quantSet{quantAVX2, quantSmallAVX2, quantAVXVNNI} {
+		for _, kind := range s.kinds() {
+			for rows := 1; rows <= s.tall; rows++ {
 				g.quantTile256(s, kind, rows)
 			}
 		}
@@ -298,9 +299,10 @@ func (g *generator) floats(v vector, kind string) {
 
 // quantTables lists the kernels for quantised weights.
 func (g *generator) quantTables(to *strings.Builder) {
-	g.quantTable(to, "AVX2", "Byte", quantAVX2.tall)
-	g.quantTable(to, "AVXVNNI", "Whole", quantAVXVNNI.tall)
-	g.quantTable(to, "AVX512", "Whole", quantRows512)
+	for _, s := range []quantSet{quantAVX2, quantSmallAVX2, quantAVXVNNI} {
+		g.quantTable(to, s.isa, s.tall, s.kinds())
+	}
+	g.quantTable(to, "AVX512", quantRows512, quantAVXVNNI.kinds())
 	for _, v := range []vector{ymm, zmm} {
 		fmt.Fprintf(to, "\n// unpack%s are kernels by type.\n", v.isa)
 		fmt.Fprintf(to, "var unpack%s = [gpu.DTypes]func(*unpackCall){\n", v.isa)
@@ -314,14 +316,22 @@ func (g *generator) quantTables(to *strings.Builder) {
 	g.quantRowTable(to, "AVX512", quantHeights512)
 }
 
-// quantTable lists the kernels for tiles; whole is what full bytes are computed with.
-func (g *generator) quantTable(to *strings.Builder, isa, whole string, tall int) {
+// quantTable lists the kernels for tiles of some kinds. Where there are none for magnitudes, full
+// bytes are like others.
+func (g *generator) quantTable(to *strings.Builder, isa string, tall int, kinds []string) {
 	fmt.Fprintf(to, "\n// quant%s are kernels by kind and rows.\n", isa)
 	fmt.Fprintf(to, "var quant%s = quantTable{\n", isa)
-	for i, kind := range []string{whole, "Whole", "Least", "Half"} {
-		fmt.Fprintf(to, "kind%s: {\n", []string{"Byte", "Whole", "Least", "Half"}[i])
+	for _, kind := range []string{"Byte", "Whole", "Least", "Half"} {
+		kernels := kind
+		if kind == "Byte" && !slices.Contains(kinds, kind) {
+			kernels = "Whole"
+		}
+		if !slices.Contains(kinds, kernels) {
+			continue
+		}
+		fmt.Fprintf(to, "kind%s: {\n", kind)
 		for r := 1; r <= tall; r++ {
-			fmt.Fprintf(to, "%d: quant%sx%d%s,\n", r, kind, r, isa)
+			fmt.Fprintf(to, "%d: quant%sx%d%s,\n", r, kernels, r, isa)
 		}
 		fmt.Fprintf(to, "},\n")
 	}

@@ -128,12 +128,26 @@ type quantSet struct {
 	isa  string
 	tall int // rows of the tallest tile
 	vnni bool
+	// small: weights are of 4 bits, so that a block's sums fit into 16 bits, see quantSmall256.
+	small bool
 }
 
 var (
-	quantAVX2    = quantSet{"AVX2", 2, false}
-	quantAVXVNNI = quantSet{"AVXVNNI", 3, true}
+	quantAVX2      = quantSet{isa: "AVX2", tall: 2}
+	quantSmallAVX2 = quantSet{isa: "SmallAVX2", tall: 3, small: true}
+	quantAVXVNNI   = quantSet{isa: "AVXVNNI", tall: 3, vnni: true}
 )
+
+// kinds are those that the set has kernels for.
+func (s quantSet) kinds() []string {
+	switch {
+	case s.small:
+		return []string{"Whole", "Least"}
+	case s.vnni:
+		return []string{"Whole", "Least", "Half"}
+	}
+	return []string{"Byte", "Whole", "Least", "Half"}
+}
 
 func (s quantSet) chains() int      { return 2 * s.tall }
 func (s quantSet) weights() int     { return 4 * s.tall }
@@ -164,7 +178,7 @@ func (g *generator) quantTile256(s quantSet, kind string, rows int) {
 	g.label("%s_loop", name)
 	halves := map[string]int{"Byte": 1, "Whole": 1, "Least": 1, "Half": 2}[kind]
 	for h := range halves {
-		for i := 0; i < 2*rows && kind != "Byte"; i++ {
+		for i := 0; i < 2*rows && kind != "Byte" && !s.small; i++ {
 			g.p("VPBROADCASTD %s, Y%d", metaAddress(i/2, metaStart+4*h), i)
 		}
 		g.quantGroups256(s, kind, rows, 8/halves*h, 8/halves*(h+1))
@@ -194,6 +208,8 @@ func (g *generator) quantGroups256(s quantSet, kind string, rows, first, last in
 		for group := first; group < last; group++ {
 			g.quantDots256(s, rows, group)
 		}
+	case s.small:
+		g.quantSmall256(s, rows)
 	case kind == "Byte":
 		for group := first; group < last; group++ {
 			g.quantBytes256(rows, group)
@@ -239,6 +255,38 @@ func (g *generator) quantNextTile(name string, rows int) {
 	}
 	g.p("JMP %s_tile", name)
 	g.label("%s_end", name)
+}
+
+// quantSmall256 makes the integer sums of a block of 4-bit weights: all eight sums of VPMADDUBSW
+// fit into 16 bits, because 8·2·15·127 is below 2¹⁵, so that runs need no registers of their own.
+func (g *generator) quantSmall256(s quantSet, rows int) {
+	spare := s.activations() + 1
+	for group := range 8 {
+		for p := range 2 {
+			g.p("VMOVDQU %d(DI), Y%d", 64*group+32*p, s.weights()+p)
+		}
+		for r := range rows {
+			g.p("VPBROADCASTD %s, Y%d", quantAddress(r, 4*group), s.activations())
+			for p := range 2 {
+				i, weights := 2*r+p, s.weights()+p
+				if group == 0 {
+					g.p("VPMADDUBSW Y%d, Y%d, Y%d", s.activations(), weights, i)
+					continue
+				}
+				g.p("VPMADDUBSW Y%d, Y%d, Y%d", s.activations(), weights, spare)
+				g.p("VPADDW Y%d, Y%d, Y%d", spare, i, i)
+			}
+		}
+	}
+	ones, start := s.weights(), s.weights()+1
+	g.broadcast(ymm, "wordOne", ones)
+	for i := range 2 * rows {
+		if i%2 == 0 {
+			g.p("VPBROADCASTD %s, Y%d", metaAddress(i/2, metaStart), start)
+		}
+		g.p("VPMADDWD Y%d, Y%d, Y%d", ones, i, i)
+		g.p("VPADDD Y%d, Y%d, Y%d", start, i, i)
+	}
 }
 
 // quantRuns are how many sums of VPMADDUBSW are added in 16 bits before they are widened:
