@@ -12,11 +12,12 @@ type sweep struct {
 	ldb uintptr        // from step to step of b
 
 	// Panel p's stretches are count of the list, from p·along on. Its part of each lies p·across
-	// behind shift.
-	list          *stretch
-	count         int // at least 1
-	along         uintptr
-	shift, across uintptr
+	// behind the start.
+	list   *stretch
+	count  int // at least 1
+	along  uintptr
+	_      uintptr // where the part of panel 0 lies: 0
+	across uintptr
 
 	c     unsafe.Pointer // float32
 	ldc   uintptr
