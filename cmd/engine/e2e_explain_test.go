@@ -21,7 +21,6 @@ import (
 func TestExplain(t *testing.T) {
 	n := serveNode(t, "[scheduler]\nmax_num_seqs = 1\n")
 	url := n.api + "/v1/completions"
-	first := complete(t, url, song(1), "X-Request-Id: first")
 	explained := func(id string) admin.Explanation {
 		var x admin.Explained
 		eventually(t, patience, func() error {
@@ -41,51 +40,56 @@ func TestExplain(t *testing.T) {
 		}
 		return nil
 	}
+	attempt, second := 0, ""
+	var waits, ended admin.Explanation
 	eventually(t, patience, func() error {
-		if line(explained("first"), "first token") == nil {
-			return errors.New("it has no token yet")
+		attempt++
+		id := fmt.Sprint("first-", attempt)
+		first := complete(t, url, song(1), "X-Request-Id: "+id)
+		for sings := explained(id); sings.State != "" && line(sings, "first token") == nil; {
+			sings = explained(id)
+		}
+		second = fmt.Sprint("second-", attempt)
+		answer := complete(t, url, greedy.with(fields{"prompt": []int{900, 901, 902},
+			"max_tokens": 4}), "X-Request-Id: "+second, "X-Tenant: acme", "X-Deadline-Ms: 60000")
+		for waits = explained(second); waits.State == "waiting"; waits = explained(second) {
+			if refused := line(waits, "refused"); refused != nil && refused.Steps > 1 {
+				break
+			}
+		}
+		if err := errors.Join(<-first, <-answer); err != nil {
+			t.Fatal(err)
+		}
+		if ended = explained(second); waits.State != "waiting" {
+			return errors.New("the first request ended before the second was seen to wait")
 		}
 		return nil
 	})
-	second := complete(t, url, greedy.with(fields{"prompt": []int{900, 901, 902}, "max_tokens": 4}),
-		"X-Request-Id: second", "X-Tenant: acme", "X-Deadline-Ms: 60000")
-	waits := explained("second")
-	eventually(t, patience, func() error {
-		if waits = explained("second"); line(waits, "refused") == nil && waits.State == "waiting" {
-			return errors.New("no step has refused it yet")
-		}
-		return nil
-	})
-	if err := errors.Join(<-first, <-second); err != nil {
-		t.Fatal(err)
-	}
-	ended := explained("second")
 	refused := line(ended, "refused")
-	if waits.State != "waiting" || ended.State != "" || ended.Reason != "length" ||
-		ended.Tenant != "acme" || ended.Prompt != 3 || ended.Output != 4 || refused == nil ||
-		refused.Why != "max_seqs" || refused.Steps < 2 || refused.Policy == "" ||
-		line(ended, "computed").Tokens != 3 {
+	if ended.State != "" || ended.Reason != "length" || ended.Tenant != "acme" ||
+		ended.Prompt != 3 || ended.Output != 4 || refused == nil || refused.Why != "max_seqs" ||
+		refused.Steps < 2 || refused.Policy == "" || line(ended, "computed").Tokens != 3 {
 		t.Errorf("while it waited %+v\nin the end %+v", waits, ended)
 	}
 	if queue := line(ended, "admitted").From; queue < 0.9*ended.Queue || queue > ended.FirstToken {
 		t.Errorf("admitted after %v, it says it queued for %v", queue, ended.Queue)
 	}
-	explainedInWords(t, n)
+	explainedInWords(t, n, second)
 	r := invoke(t, "", "explain", "nobody", "--admin", n.admin)
 	if r.code != exitFailed || !strings.Contains(r.err, `no request "nobody"`) {
 		t.Errorf("%+v", r)
 	}
-	if x := explained(fmt.Sprint(ended.Number)); x.ID != "second" {
+	if x := explained(fmt.Sprint(ended.Number)); x.ID != second {
 		t.Errorf("by its number: %+v", x)
 	}
 	n.stop()
 }
 
 // explainedInWords checks what the command prints of the second request.
-func explainedInWords(t *testing.T, n *node) {
+func explainedInWords(t *testing.T, n *node, id string) {
 	t.Helper()
-	text := invoke(t, "", "explain", "second", "--admin", n.admin).out
-	want := regexp.MustCompile(`(?s)^second  on \S+  local  in 3 \(cached 0\)  out 4  total ` +
+	text := invoke(t, "", "explain", id, "--admin", n.admin).out
+	want := regexp.MustCompile(`(?s)^` + id + `  on \S+  local  in 3 \(cached 0\)  out 4  total ` +
 		`\S+ s  tenant acme  policy builtin:fcfs\n` +
 		`   0\.000  queued        1 waiting, it included\n.*` +
 		`refused       \d+ steps: as many requests held pages as may .*builtin:fcfs\n.*` +
