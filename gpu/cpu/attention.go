@@ -126,10 +126,12 @@ func (j *attentionJob) do(worker, task int) {
 			b.openSweeps()
 		}
 		if plain(&j.args, last, start) && t.position >= start+attentionBlock-1 {
-			b.stretches = b.findValues(0, attentionBlock)
+			b.stretches = b.findPages()
 			if j.args.Cap == 0 && j.d.micro.sweep[b.dtype] != nil && b.sideBySide() {
 				b.whole()
 			}
+		} else {
+			b.findColumns(low, high)
 		}
 		for ; b.line < t.lines; b.line += j.d.micro.tall {
 			b.lines = min(j.d.micro.tall, t.lines-b.line)

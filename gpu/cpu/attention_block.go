@@ -114,6 +114,7 @@ func (b *block) masked() {
 		first := i
 		for ; i < b.lines && sees[i].first < sees[i].last; i++ {
 			b.hide(i, sees[i])
+			b.hideBetween(i, sees[i])
 		}
 		if i > first {
 			b.softmax(first, i)
@@ -223,25 +224,31 @@ func (b *block) softmax(first, last int) {
 	b.job.d.micro.softmax(c)
 }
 
-// hide bounds the scores of line i and hides those of what it does not see.
+// hide bounds the scores of line i and hides those before and behind what it sees.
 func (b *block) hide(i int, sees span) {
 	a := &b.job.args
-	if sees == (span{0, attentionBlock}) && a.Cap == 0 && a.Window == 0 {
-		return
-	}
 	scores := (*[attentionBlock]float32)(b.scratch.scores[i*scoreStride+keyLanes:])
 	if a.Cap > 0 {
 		for column := sees.first; column < sees.last; column++ {
 			scores[column] = capped(scores[column], a)
 		}
 	}
-	copy(scores[:sees.first], b.job.below[:])
-	copy(scores[sees.last:], b.job.below[:])
-	if position := b.task.position + (b.line+i)*b.task.step; a.Window > 0 {
-		for column := sees.first; column < sees.last; column++ {
-			if hidden(a, position, b.start+column) {
-				scores[column] = b.job.below[0]
-			}
+	if sees.first > 0 {
+		copy(scores[:sees.first], b.job.below[:])
+	}
+	if sees.last < attentionBlock {
+		copy(scores[sees.last:], b.job.below[:])
+	}
+}
+
+// hideBetween hides the scores of line i that lie behind the sinks and before the window.
+func (b *block) hideBetween(i int, sees span) {
+	a := &b.job.args
+	scores := (*[attentionBlock]float32)(b.scratch.scores[i*scoreStride+keyLanes:])
+	position := b.task.position + (b.line+i)*b.task.step
+	for column := sees.first; column < sees.last; column++ {
+		if hidden(a, position, b.start+column) {
+			scores[column] = b.job.below[0]
 		}
 	}
 }
@@ -266,7 +273,7 @@ func (b *block) openSweeps() {
 		along: unsafe.Sizeof(stretch{}), ldc: scoreStride * 4, init: unsafe.Pointer(&b.job.d.zeros)}
 	s.valueSweep = sweep{lda: scoreStride * 4, ldb: row * uintptr(b.size),
 		across: uintptr(panelRows * b.size), ldc: row * 4, ldi: row * 4, ahead: panelRows * 4,
-		panels: int(row) / panelRows, stairs: &s.stairs}
+		panels: int(row) / panelRows}
 }
 
 // values adds the weighted values of some columns, and of the stairs behind them, to the outputs of
@@ -291,7 +298,7 @@ func (b *block) values(lines, columns span, up stairs) {
 	call.list, call.count = &stretches[0], len(stretches)
 	call.first, call.steps = up.first, up.steps
 	if up.steps > 0 {
-		b.findSteps(columns.last, up.steps)
+		call.stairs = &s.columns[columns.last]
 	}
 	b.job.d.micro.sweep[b.dtype](call)
 }
@@ -325,35 +332,59 @@ func (b *block) valueTiles(rows int, stretches []stretch, a, c unsafe.Pointer) {
 	}
 }
 
-// findValues lists where the values of columns [from, to) lie: those of a page in one stretch. None
-// at all are a stretch of no steps.
-func (b *block) findValues(from, to int) []stretch {
-	kv, found := b.job.kv, b.scratch.stretches[:0]
-	if kv.keyScales != nil || from >= to {
-		return append(found, stretch{b.value(from), max(0, to-from)})
-	}
-	size := kv.shape.PageSize
-	for column := from; column < to; {
-		k := min(to-column, size-(b.start+column)%size)
-		found, column = append(found, stretch{b.value(column), k}), column+k
+// findPages lists where the values of all columns lie, those of a page in one stretch.
+func (b *block) findPages() []stretch {
+	found := b.scratch.stretches[:0]
+	for column := 0; column < attentionBlock; {
+		v := b.value(column)
+		v.k = min(v.k, attentionBlock-column)
+		found, column = append(found, v), column+v.k
 	}
 	return found
 }
 
-// findSteps lists where the values of some columns lie, one by one.
-func (b *block) findSteps(from, steps int) {
-	for i := range steps {
-		b.scratch.stairs[i] = b.value(from + i)
+// findColumns finds where the value of each of columns [from, to) lies, and how many of its page's
+// follow. Pages that are gone are left out.
+func (b *block) findColumns(from, to int) {
+	row := b.job.kv.padded * b.size
+	for column := from; column < to; {
+		v := b.value(column)
+		next := min(to, column+v.k)
+		for ; v.b != nil && column < next; column++ {
+			b.scratch.columns[column] = v
+			v.b, v.k = unsafe.Add(v.b, row), v.k-1
+		}
+		column = next
 	}
 }
 
-// value is where the value of a column lies.
-func (b *block) value(column int) unsafe.Pointer {
+// value is where the value of a column lies, with those that follow it in its page. One that is
+// gone lies nowhere.
+func (b *block) value(column int) stretch {
 	kv := b.job.kv
 	if kv.keyScales != nil {
-		return address(b.scratch.wideValues, column*kv.padded)
+		return stretch{address(b.scratch.wideValues, column*kv.padded), attentionBlock - column}
 	}
 	size := kv.shape.PageSize
 	index, slot := (b.start+column)/size, (b.start+column)%size
-	return kv.valueRow(kv.page(b.job.args.Layer, int(b.task.pages[index]), b.task.head), slot)
+	v := stretch{k: size - slot}
+	if page := b.task.pages[index]; page >= 0 {
+		v.b = kv.valueRow(kv.page(b.job.args.Layer, int(page), b.task.head), slot)
+	}
+	return v
+}
+
+// findValues is findPages for columns [from, to) of those that were found. None at all are a
+// stretch of no steps.
+func (b *block) findValues(from, to int) []stretch {
+	found := b.scratch.stretches[:0]
+	for column := from; column < to; {
+		v := b.scratch.columns[column]
+		v.k = min(v.k, to-column)
+		found, column = append(found, v), column+v.k
+	}
+	if len(found) == 0 {
+		found = append(found, stretch{})
+	}
+	return found
 }

@@ -203,7 +203,7 @@ type scratch struct {
 	panels    [attentionBlock + 1]keyPanel // of one block of positions
 	stretches [attentionBlock + 1]stretch  // of one call, or of the calls of one block
 	keyList   [attentionBlock + 1]stretch  // of the panels
-	stairs    [tileRows]unsafe.Pointer     // of one call
+	columns   [attentionBlock]stretch      // the values of one block, column by column
 	queries   []float32                    // [attentionLines][head]
 	output    []float32                    // [attentionLines][padded head]
 
@@ -263,7 +263,7 @@ func (s *scratch) forget() {
 	clear(s.panels[:])
 	clear(s.stretches[:])
 	clear(s.keyList[:])
-	clear(s.stairs[:])
+	clear(s.columns[:])
 	s.keySweep, s.valueSweep = sweep{}, sweep{}
 	s.unpack, s.widen, s.tile = unpackCall{}, floatCall{}, quantTile{}
 	s.widening = widenCall{}

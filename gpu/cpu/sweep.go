@@ -27,9 +27,9 @@ type sweep struct {
 
 	panels int // at least 1
 
-	// Row first and those below it go on with the step of b at stairs[0], row first+1 and those
-	// below it with the one at stairs[1], and so on. first is at least 1.
-	stairs       *[tileRows]unsafe.Pointer
+	// Row first and those below it go on with the step of b where the first of the stairs begins,
+	// row first+1 and those below it with that of the second, and so on. first is at least 1.
+	stairs       *stretch
 	first, steps int
 
 	_ [5]uintptr // for the kernel's own use

@@ -23,9 +23,8 @@ func (g *generator) loadExpConstants() {
 	}
 }
 
-// exps writes the exponentials of n vectors, each step by step as exp32 does. Without a bound above
-// no argument may be greater than zero.
-func (g *generator) exps(n int, bound bool) {
+// exps writes the exponentials of n vectors, each step by step as exp32 does.
+func (g *generator) exps(n int) {
 	each := func(format string, of func(i int) []any) {
 		for i := range n {
 			g.p(format, of(i)...)
@@ -53,9 +52,6 @@ func (g *generator) exps(n int, bound bool) {
 		func(i int) []any { return []any{argument + i, 1 + i} })
 	each("VMULPS.Z Z%d, Z%d, K%d, Z%d",
 		func(i int) []any { return []any{scaled + i, result + i, 1 + i, result + i} })
-	if !bound {
-		return
-	}
 	each("VCMPPS.BCST $30, "+constant("expHigh")+", Z%d, K%d", // above it: infinity
 		func(i int) []any { return []any{argument + i, 1 + i} })
 	each("VMOVAPS Z31, K%d, Z%d", func(i int) []any { return []any{1 + i, result + i} })
@@ -226,7 +222,7 @@ func (g *generator) gates512(name string, gelu bool) {
 		g.p("SUBQ $%d, CX", 16*n)
 		g.p("JLT %s_end%d", name, n)
 		g.gateArguments(gelu, n)
-		g.exps(n, true)
+		g.exps(n)
 		for i := range n {
 			g.p("VADDPS Z28, Z%d, Z%d", result+i, result+i)
 		}

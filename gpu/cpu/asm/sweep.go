@@ -103,7 +103,7 @@ func (g *generator) climb(name string, rows int, body func(first int)) {
 		g.p("DECQ R10")
 		g.p("JLT %s_top", name)
 		g.p("MOVQ (DX), DI")
-		g.p("ADDQ $8, DX")
+		g.p("ADDQ $16, DX")
 		body(first)
 		g.label("%s_stair%d", name, first)
 	}
