@@ -105,6 +105,7 @@ func (j *attentionJob) do(worker, task int) {
 	t, s := &j.tasks[task], j.d.scratch[worker]
 	defer s.forget()
 	j.open(t, s)
+	j.openSweeps(s)
 	last := t.position + (t.lines-1)*t.step
 	for start := 0; start <= last; start += attentionBlock {
 		low, _ := visible(&j.args, t.position, start)
@@ -123,7 +124,7 @@ func (j *attentionJob) do(worker, task int) {
 		b := block{job: j, task: t, scratch: s, start: start, panels: panels}
 		b.dtype, b.size = j.kv.seen()
 		if t.lines >= j.d.micro.tall {
-			b.openSweeps()
+			b.listKeys()
 		}
 		if plain(&j.args, last, start) && t.position >= start+attentionBlock-1 {
 			b.stretches = b.findPages()
@@ -186,21 +187,23 @@ type keyPanel struct {
 // keys only, and is left out.
 func (j *attentionJob) findKeys(t *attentionTask, s *scratch, from, to int) []keyPanel {
 	size, found := j.kv.shape.PageSize, s.panels[:0]
-	for position := from; position < to; {
-		index, slot := position/size, position%size
-		if t.pages[index] < 0 {
-			position = (index + 1) * size
-			continue
+	index, slot := from/size, from%size
+	for slot -= slot % keyLanes; index*size+slot < to; {
+		if t.pages[index] >= 0 {
+			page := j.kv.page(j.args.Layer, int(t.pages[index]), t.head)
+			first := index*size + slot
+			p := keyPanel{address: j.kv.keyPanel(page, slot), first: first,
+				after: first + min(keyLanes, size-slot)}
+			if j.kv.keyScales != nil {
+				p.scales = j.kv.keyScales.at(j.kv.keyScale(page, slot) * scaleSize)
+			}
+			found = append(found, p)
+		} else {
+			slot = size
 		}
-		slot -= slot % keyLanes
-		page := j.kv.page(j.args.Layer, int(t.pages[index]), t.head)
-		first := index*size + slot
-		p := keyPanel{address: j.kv.keyPanel(page, slot), first: first,
-			after: first + min(keyLanes, size-slot)}
-		if j.kv.keyScales != nil {
-			p.scales = j.kv.keyScales.at(j.kv.keyScale(page, slot) * scaleSize)
+		if slot += keyLanes; slot >= size {
+			index, slot = index+1, 0
 		}
-		found, position = append(found, p), p.after
 	}
 	return found
 }

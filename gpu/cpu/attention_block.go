@@ -263,17 +263,22 @@ func (b *block) sweeps() bool {
 	return b.lines == b.job.d.micro.tall && b.job.d.micro.sweep[b.dtype] != nil
 }
 
-// openSweeps fills in what the calls of sweeping kernels have in common, for all tiles of a block.
-func (b *block) openSweeps() {
-	s, dim, row := b.scratch, b.job.args.HeadDim, uintptr(b.job.kv.padded)
-	for i, p := range b.panels {
-		s.keyList[i] = stretch{p.address, dim}
+// listKeys lists the panels as sweeping kernels want them.
+func (b *block) listKeys() {
+	for i := range b.panels {
+		b.scratch.keyList[i] = stretch{b.panels[i].address, b.job.args.HeadDim}
 	}
-	s.keySweep = sweep{lda: uintptr(dim) * 4, ldb: uintptr(keyLanes * b.size), count: 1,
-		along: unsafe.Sizeof(stretch{}), ldc: scoreStride * 4, init: unsafe.Pointer(&b.job.d.zeros)}
-	s.valueSweep = sweep{lda: scoreStride * 4, ldb: row * uintptr(b.size),
-		across: uintptr(panelRows * b.size), ldc: row * 4, ldi: row * 4, ahead: panelRows * 4,
-		panels: int(row) / panelRows}
+}
+
+// openSweeps fills in what the calls of sweeping kernels have in common, for all tiles of a task.
+func (j *attentionJob) openSweeps(s *scratch) {
+	dim, row := uintptr(j.args.HeadDim), uintptr(j.kv.padded)
+	_, bytes := j.kv.seen()
+	size := uintptr(bytes)
+	s.keySweep = sweep{lda: dim * 4, ldb: keyLanes * size, count: 1,
+		along: unsafe.Sizeof(stretch{}), ldc: scoreStride * 4, init: unsafe.Pointer(&j.d.zeros)}
+	s.valueSweep = sweep{lda: scoreStride * 4, ldb: row * size, across: panelRows * size,
+		ldc: row * 4, ldi: row * 4, ahead: panelRows * 4, panels: j.kv.padded / panelRows}
 }
 
 // values adds the weighted values of some columns, and of the stairs behind them, to the outputs of
