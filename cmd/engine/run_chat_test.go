@@ -122,7 +122,7 @@ func TestChatKeepsTheConversation(t *testing.T) {
 		k.told()
 		k.say("/stats")
 		for _, want := range []string{"of 64 tokens · 3 turns", "cached 7", "kv 2.0 KiB sent",
-			"policy 1 calls", "tokens (stop)", "prefill ", " tok/s · decode "} {
+			"policy 1 calls", "tokens (stop)", "prefill ", " · first "} {
 			if !strings.Contains(k.err.String(), want) {
 				t.Errorf("%s\nlacks %q", k.err.String(), want)
 			}
@@ -296,15 +296,15 @@ func TestReadLines(t *testing.T) {
 	}
 }
 
-// TestRates: tokens that a late reader found together took no time of their own.
+// TestRates: the rate of decode is that of the tokens after the first, and where there are none
+// nothing is said of it.
 func TestRates(t *testing.T) {
-	r := ran{tokens: make([]int32, 98), cached: 2, first: time.Second, took: 3 * time.Second,
-		head: 58}
+	r := ran{tokens: make([]int32, 41), cached: 2, first: time.Second, decode: 2 * time.Second}
 	if got := r.sum(12, "stop"); !strings.Contains(got, "prefill 10 tok/s · decode 20 tok/s") {
 		t.Error(got)
 	}
-	r.head = 98
-	if got := r.sum(12, "stop"); !strings.Contains(got, "decode 0 tok/s") {
+	r.tokens, r.decode = r.tokens[:1], 0
+	if got := r.sum(12, "stop"); strings.Contains(got, "decode") {
 		t.Error(got)
 	}
 }

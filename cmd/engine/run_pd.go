@@ -185,12 +185,11 @@ func (o *runOptions) request(p *pair) generation.Request {
 
 // ran is what one run gave.
 type ran struct {
-	tokens      []int32
-	finish      generation.Finish
-	cached      int
-	sent        generation.Sent
-	first, took time.Duration
-	head        int // tokens that the first update brought: they were there together
+	tokens        []int32
+	finish        generation.Finish
+	cached        int
+	sent          generation.Sent
+	first, decode time.Duration // to the first token, and from there to the last
 }
 
 // generate drives the calls as a router does: reserve, send, start.
@@ -226,12 +225,12 @@ func (p *pair) generate(ctx context.Context, ask generation.Request, text func([
 			return r, err
 		}
 		if r.first == 0 && len(update.Tokens) > 0 {
-			r.first, r.head = time.Since(begun), len(update.Tokens)
+			// A reader that is late finds several tokens.
+			r.first = time.Since(begun) - update.Report.Decode
 		}
 		r.tokens = append(r.tokens, update.Tokens...)
-		r.finish, r.cached = update.Finish, update.Report.Cached
+		r.finish, r.cached, r.decode = update.Finish, update.Report.Cached, update.Report.Decode
 		text(update.Tokens)
 	}
-	r.took = time.Since(begun)
 	return r, nil
 }

@@ -86,19 +86,18 @@ func (s *sayer) closing(r ran) error {
 
 // sum says what a run was and how fast, of a prompt of so many tokens. The rate of prefill is that
 // of what was computed of it until the first token came: the way to the decode engine and that
-// one's first step are part of it. The rate of decode is that of the tokens that came after the
-// first ones, of which a reader that was late finds several.
+// one's first step are part of it. The rate of decode is that of the tokens after the first, as the
+// engine made them; without any there is none.
 func (r ran) sum(prompt int, finish string) string {
-	prefill, decode := 0.0, 0.0
+	said := fmt.Sprintf("%d → %d tokens (%s) · first %s", prompt, len(r.tokens), finish,
+		milliseconds(r.first))
 	if r.first > 0 {
-		prefill = float64(prompt-r.cached) / r.first.Seconds()
+		said += fmt.Sprintf(" · prefill %.0f tok/s", float64(prompt-r.cached)/r.first.Seconds())
 	}
-	if rest := r.took - r.first; rest > 0 {
-		decode = float64(len(r.tokens)-r.head) / rest.Seconds()
+	if rest := len(r.tokens) - 1; rest > 0 && r.decode > 0 {
+		said += fmt.Sprintf(" · decode %.0f tok/s", float64(rest)/r.decode.Seconds())
 	}
-	return fmt.Sprintf("%d → %d tokens (%s) · first %s · prefill %.0f tok/s · decode %.0f tok/s"+
-		" · cached %d", prompt, len(r.tokens), finish, milliseconds(r.first), prefill, decode,
-		r.cached)
+	return said + fmt.Sprintf(" · cached %d", r.cached)
 }
 
 func milliseconds(d time.Duration) string {

@@ -269,17 +269,24 @@ func TestResultAndCompare(t *testing.T) {
 	if err != nil || read.Rows[0].Value != 100 || read.Rows[0].Spread != 10 {
 		t.Fatal(read, err)
 	}
-	after := &Result{Rows: []Row{{Name: "pp512", Unit: "tok/s", Value: 90},
+	after := &Result{Rows: []Row{{Name: "pp512", Unit: "tok/s", Value: 80},
 		{Name: "TTFT", Unit: "ms", Value: 5, Lower: true}}}
 	list := Compare(read, after)
-	if len(list) != 2 || list[0].Ratio != 0.9 || list[1].Ratio != 2 {
+	if len(list) != 2 || list[0].Ratio != 0.8 || list[1].Ratio != 2 {
 		t.Error(list)
 	}
 	if worst, ok := Worst(list); !ok || worst.Name != "pp512" {
 		t.Error(worst)
 	}
 	var out bytes.Buffer
-	if err := WriteChanges(&out, list); err != nil || !strings.Contains(out.String(), "worse") {
+	if err := WriteChanges(&out, list); err != nil || !strings.Contains(out.String(), "worse") ||
+		!strings.Contains(out.String(), "± 10.00") {
+		t.Error(out.String(), err)
+	}
+	after.Rows[0].Spread = 10
+	out.Reset()
+	if err := WriteChanges(&out, Compare(read, after)); err != nil ||
+		!strings.Contains(out.String(), "0.800  within the spread") {
 		t.Error(out.String(), err)
 	}
 	out.Reset()

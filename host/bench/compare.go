@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"text/tabwriter"
 )
@@ -13,6 +14,8 @@ import (
 type Change struct {
 	Name, Unit    string
 	Before, After float64
+	// BeforeSpread and AfterSpread are the standard deviations of their samples.
+	BeforeSpread, AfterSpread float64
 	// Ratio is how much better the second is: above 1 better, below 1 worse.
 	Ratio float64
 }
@@ -29,7 +32,8 @@ func Compare(before, after *Result) []Change {
 		if !ok || o.Unit != r.Unit {
 			continue
 		}
-		c := Change{Name: r.Name, Unit: r.Unit, Before: o.Value, After: r.Value}
+		c := Change{Name: r.Name, Unit: r.Unit, Before: o.Value, After: r.Value,
+			BeforeSpread: o.Spread, AfterSpread: r.Spread}
 		switch {
 		case r.Lower && r.Value > 0:
 			c.Ratio = o.Value / r.Value
@@ -68,21 +72,28 @@ func Differences(before, after *Result) (list []string) {
 // WriteChanges writes a table of them.
 func WriteChanges(to io.Writer, list []Change) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "\tUNIT\tBEFORE\tAFTER\tRATIO\t")
+	fmt.Fprintln(w, "\tUNIT\tBEFORE\tSPREAD\tAFTER\tSPREAD\tRATIO\t")
 	for _, c := range list {
-		word := ""
-		switch {
-		case c.Ratio == 0:
-			word = "–"
-		case c.Ratio >= 1.02:
-			word = "better"
-		case c.Ratio <= 0.98:
-			word = "worse"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.3f\t%s\n",
-			c.Name, c.Unit, c.Before, c.After, c.Ratio, word)
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t± %.2f\t%.2f\t± %.2f\t%.3f\t%s\n", c.Name, c.Unit,
+			c.Before, c.BeforeSpread, c.After, c.AfterSpread, c.Ratio, c.word())
 	}
 	return w.Flush()
+}
+
+// word judges a change. What is no larger than both spreads together is no change that two results
+// can show.
+func (c Change) word() string {
+	switch {
+	case c.Ratio == 0:
+		return "–"
+	case c.Ratio > 0.98 && c.Ratio < 1.02:
+		return ""
+	case math.Abs(c.After-c.Before) <= c.BeforeSpread+c.AfterSpread:
+		return "within the spread"
+	case c.Ratio > 1:
+		return "better"
+	}
+	return "worse"
 }
 
 // Worst is the smallest ratio, and its row; false when nothing compares.

@@ -165,7 +165,7 @@ func (e *Engine) deliverToken(out outcome, now time.Duration) {
 		e.options.Watch.Token(false, now-r.last)
 	}
 	r.last = now
-	r.report.Policy = e.policy
+	r.report.Policy, r.report.Decode = e.policy, r.last-r.first
 	if out.emit {
 		r.stream.push(r.report, out.token, out.logprobs)
 	}

@@ -150,6 +150,9 @@ type Report struct {
 	// begin with the rest of the prompt, and the rest itself. The five add up to the time to the
 	// first token, but for the way between the instances, which is part of First at the front door.
 	Handoff, Wait, First time.Duration
+	// Decode is the time from the first token to the last of the update that has it, as the engine
+	// made them.
+	Decode time.Duration
 	// Policy is the policy that decided the last step, as NAME or NAME@VERSION.
 	Policy string
 }

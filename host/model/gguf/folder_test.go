@@ -90,3 +90,22 @@ func TestFolderRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestNumbersAreFinite: what is no number, and what is endless, is refused by its key.
+func TestNumbersAreFinite(t *testing.T) {
+	for want, bits := range map[string]writer{
+		`"a" is NaN; a finite number`:  {6, 0, 0, 0, 0, 0, 0xc0, 0x7f},
+		`"a" is +Inf; a finite number`: {6, 0, 0, 0, 0, 0, 0x80, 0x7f},
+		`"a" is -Inf; a finite number`: {12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xf0, 0xff},
+	} {
+		f, err := Parse(build([]pair{{"a", bits}}, nil, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &keys{file: f}
+		if got := k.number("a", 3); got != 3 || k.err == nil ||
+			!strings.Contains(k.err.Error(), want) {
+			t.Errorf("%v, %v, want %q", got, k.err, want)
+		}
+	}
+}

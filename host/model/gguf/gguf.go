@@ -14,6 +14,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strconv"
 )
 
 // Tensor is one array. Shape is row-major, the outermost dimension first, the reverse of the
@@ -158,7 +159,8 @@ func (t Type) bytes(shape []int) (uint64, error) {
 	return size, nil
 }
 
-// place cuts the data into tensors, which may not overlap.
+// place cuts the data into tensors, which follow one another without gaps but for the alignment, as
+// the format wants it: a gap or an overlap is a type or a shape that is not the one written.
 func (f *File) place(infos []info, c *cursor) error {
 	alignment, err := f.alignment()
 	if err != nil {
@@ -183,11 +185,18 @@ func (f *File) place(infos []info, c *cursor) error {
 		f.Tensors = append(f.Tensors, t.Tensor)
 	}
 	slices.SortFunc(infos, func(a, b info) int { return cmp.Compare(a.offset, b.offset) })
-	for i := 1; i < len(infos); i++ {
-		if before := infos[i-1]; before.offset+before.size > infos[i].offset {
-			return fmt.Errorf("tensor %q overlaps %q: it starts at byte %d of the data, before %d",
-				infos[i].Name, before.Name, infos[i].offset, before.offset+before.size)
+	end, last := uint64(0), "the file's header"
+	for _, t := range infos {
+		switch next := (end + alignment - 1) / alignment * alignment; {
+		case t.offset < end:
+			return fmt.Errorf("tensor %q overlaps %s: it starts at byte %d of the data, before %d",
+				t.Name, last, t.offset, end)
+		case t.offset != next:
+			return fmt.Errorf("tensor %q starts at byte %d of the data, but %s ends at %d: the "+
+				"type or the shape of one is not the one it was written with", t.Name, t.offset,
+				last, end)
 		}
+		end, last = t.offset+t.size, strconv.Quote(t.Name)
 	}
 	return nil
 }

@@ -127,6 +127,20 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestGaps: a gap before a tensor says that something is not of the type it was written with.
+func TestGaps(t *testing.T) {
+	for want, offsets := range map[string][2]uint64{
+		`"u" starts at byte 64 of the data, but "t" ends at 4`:             {0, 64},
+		`"u" starts at byte 32 of the data, but the file's header ends at`: {64, 32},
+	} {
+		_, err := Parse(build(nil, []entry{{name: "t", shape: []uint64{1}, offset: offsets[0]},
+			{name: "u", shape: []uint64{1}, offset: offsets[1]}}, 96))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
 // TestParts reads a model in two files, by the name of either.
 func TestParts(t *testing.T) {
 	folder := t.TempDir()

@@ -1,6 +1,9 @@
 package gguf
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // keys reads metadata. The first error stays and names its key; every later read gives the
 // fallback.
@@ -27,11 +30,15 @@ func (k *keys) number(key string, fallback float64) float64 {
 		return fallback
 	}
 	x, ok := number(v.kind, v.raw)
-	if !ok {
+	switch {
+	case !ok:
 		k.fail("%q is not a number", key)
-		return fallback
+	case math.IsNaN(x) || math.IsInf(x, 0):
+		k.fail("%q is %v; a finite number is needed", key, x)
+	default:
+		return x
 	}
-	return x
+	return fallback
 }
 
 // count reads a whole number of 1 to limit. Without a fallback (0) the key must be there. Where
