@@ -8,8 +8,13 @@ import (
 )
 
 const (
-	// attentionLines is the most query lines of one task.
-	attentionLines = 56
+	// attentionLines is the most query lines of one task, usualLines that of one whose sequence
+	// does not begin behind deepFrom positions. Long tasks read keys and values less often from
+	// beyond the nearest cache; but where few positions lie before them, threads wait for the last.
+	attentionLines = 112
+	usualLines     = 56
+	deepFrom       = 1024
+	deepTasks      = 16 // for each thread: with fewer, tasks stay short
 	// scoreStride is the width of a line of scores: keyLanes before and after the block's columns
 	// take what a panel of keys that crosses the block's edge computes too much.
 	scoreStride = keyLanes + attentionBlock + keyLanes
@@ -73,7 +78,6 @@ func (j *attentionJob) cut() (work int) {
 	a := &j.args
 	j.tasks = j.tasks[:0]
 	group, dim := a.Heads/a.KVHeads, a.HeadDim
-	most := attentionLines / j.d.micro.tall * j.d.micro.tall
 	width, out := (a.Heads+2*a.KVHeads)*dim, a.Heads*dim
 	for _, s := range a.Sequences {
 		work += s.Rows * (s.Start + s.Rows) * a.Heads * dim
@@ -89,6 +93,7 @@ func (j *attentionJob) cut() (work int) {
 			}
 			continue
 		}
+		most := j.mostLines(&s)
 		for row := (s.Rows - 1) / most * most; row >= 0; row -= most {
 			for h := range a.Heads {
 				j.tasks = append(j.tasks, attentionTask{pages: s.Pages, head: h / group,
@@ -99,6 +104,17 @@ func (j *attentionJob) cut() (work int) {
 		}
 	}
 	return work
+}
+
+// mostLines is how many rows of a sequence a task takes at most.
+func (j *attentionJob) mostLines(s *gpu.AttentionSequence) int {
+	tall := j.d.micro.tall
+	most := attentionLines / tall * tall
+	tasks := (s.Rows + most - 1) / most * j.args.Heads
+	if s.Start < deepFrom || tasks < deepTasks*j.d.pool.threads() {
+		return usualLines / tall * tall
+	}
+	return most
 }
 
 func (j *attentionJob) do(worker, task int) {
