@@ -18,6 +18,7 @@ func (o *benchGate) measure(ctx context.Context, binary, file string) (*bench.Re
 	}
 	args := append(append([]string{"bench"}, o.flags...), "--json", file)
 	command := exec.CommandContext(ctx, binary, args...)
+	asksToEnd(command)
 	text, err := command.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

@@ -118,6 +118,9 @@ func (o *benchKernels) run(ctx context.Context, s streams, m *benchModel) (*benc
 func kernelsOf(
 	ctx context.Context, k *bench.Kernels, d *cpu.Device, t *kernelTable, r *bench.Result,
 ) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	begun := time.Now()
 	k.Clock = func() time.Duration { return time.Since(begun) }
 	k.Label = fmt.Sprintf("%s t%d", d.ISA(), d.Threads())

@@ -86,13 +86,13 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 		return nil, err
 	}
 	defer device.Close()
-	m, name, err := o.load(device, cfg, s.err)
+	m, name, err := o.load(ctx, device, cfg, s.err)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
 	begun := time.Now()
-	subject := &bench.Subject{Model: m, Vocabulary: m.Config().Vocabulary,
+	subject := &bench.Subject{Model: interruptible{ctx, m}, Vocabulary: m.Config().Vocabulary,
 		PageSize: benchPageSize, MaxRows: m.MaxRows(),
 		Least: bench.LeastCase,
 		Clock: func() time.Duration { return time.Since(begun) }}
@@ -135,13 +135,13 @@ func (o *benchModel) run(ctx context.Context, s streams) (*bench.Result, error) 
 
 // load loads the model with room for the longest case.
 func (o *benchModel) load(
-	device *cpu.Device, cfg *config.Config, out io.Writer,
+	ctx context.Context, device *cpu.Device, cfg *config.Config, out io.Writer,
 ) (*model.Model, string, error) {
 	at, err := findModel(o.path, ".")
 	if err != nil {
 		return nil, "", err
 	}
-	show := newLoading(out, slog.New(slog.DiscardHandler))
+	show := newLoading(ctx, out, slog.New(slog.DiscardHandler))
 	defer show.end()
 	options := modelOptions(cfg)
 	options.MaxRows = model.DefaultMaxRows // as peers cut prompts

@@ -79,6 +79,7 @@ func (p *peerBench) once(ctx context.Context, c bench.Case) (float64, error) {
 	}
 	var out, words bytes.Buffer
 	command := exec.CommandContext(ctx, program, args...)
+	asksToEnd(command)
 	command.Stdout, command.Stderr = &out, &words
 	name := filepath.Base(program)
 	if err := command.Run(); err != nil {

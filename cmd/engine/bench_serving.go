@@ -119,7 +119,7 @@ func (o *benchServing) rounds(
 	}
 	defer bare.Close()
 	begun := time.Now()
-	subject := &bench.Subject{Model: bare, Vocabulary: bare.Config().Vocabulary,
+	subject := &bench.Subject{Model: interruptible{ctx, bare}, Vocabulary: bare.Config().Vocabulary,
 		PageSize: benchPageSize, MaxRows: bare.MaxRows(),
 		Least: bench.LeastCase,
 		Clock: func() time.Duration { return time.Since(begun) }}

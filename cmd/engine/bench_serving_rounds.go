@@ -182,6 +182,7 @@ func (r *servingRounds) drive(
 		args = append([]string{nice, "-n", generatorNice}, args...)
 	}
 	command := exec.CommandContext(ctx, args[0], args[1:]...)
+	asksToEnd(command)
 	// One processor: what it looks for others to run its goroutines on is taken from the engine.
 	command.Env = append(os.Environ(), "GOMAXPROCS=1")
 	begun := time.Now()

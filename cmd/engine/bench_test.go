@@ -101,7 +101,7 @@ func TestStreamCarries(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer device.Close()
-	m, _, err := (&benchModel{benchDevice: d}).load(device, cfg, io.Discard)
+	m, _, err := (&benchModel{benchDevice: d}).load(t.Context(), device, cfg, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func execute(ctx context.Context, args []string, s streams) int {
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	return report(s.err, root.ExecuteContext(ctx))
+	return report(s.err, ended(ctx, root.ExecuteContext(ctx)))
 }
 
 // rootCommand is the whole tree.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -19,6 +20,7 @@ type loading struct {
 	out  io.Writer
 	log  *slog.Logger
 	took func() time.Duration // since loading began
+	stop func() error         // once the command is to end: why
 	need model.Need           // what the model said it takes
 	free int64                // bytes, before that; 0 where the system does not tell
 	what string               // is done with the weights: "loading"
@@ -33,9 +35,9 @@ type loading struct {
 // loadPatience is how long loading says nothing: a small model is there at once.
 const loadPatience = time.Second
 
-func newLoading(out io.Writer, log *slog.Logger) *loading {
+func newLoading(ctx context.Context, out io.Writer, log *slog.Logger) *loading {
 	begun := time.Now()
-	return &loading{out: out, log: log, what: "loading",
+	return &loading{out: out, log: log, what: "loading", stop: ctx.Err,
 		took: func() time.Duration { return time.Since(begun) }}
 }
 
@@ -71,11 +73,17 @@ func (l *loading) memory() string {
 	return text
 }
 
-// progress hears how many bytes of the weights are in memory.
-func (l *loading) progress(done, total int64) {
-	if l.took() < loadPatience || total == 0 {
-		return
+// progress hears how many bytes of the weights are in memory. Its error is that the command is to
+// end.
+func (l *loading) progress(done, total int64) error {
+	if l.took() >= loadPatience && total > 0 {
+		l.show(done, total)
 	}
+	return l.stop()
+}
+
+// show draws the bar, or tells the tenth.
+func (l *loading) show(done, total int64) {
 	if !isTerminal(l.out) {
 		if tenths := 10 * done / total; tenths > l.tenths {
 			l.tenths = tenths

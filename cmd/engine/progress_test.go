@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,12 +18,14 @@ import (
 )
 
 // quietLoading shows loading to nobody.
-func quietLoading() *loading { return newLoading(io.Discard, slog.New(slog.DiscardHandler)) }
+func quietLoading() *loading {
+	return newLoading(context.Background(), io.Discard, slog.New(slog.DiscardHandler))
+}
 
 // TestLoadingTellsTheTenths: what lasts is told once a tenth, what is quick not at all.
 func TestLoadingTellsTheTenths(t *testing.T) {
 	var out, log bytes.Buffer
-	l := newLoading(&out, slog.New(slog.NewTextHandler(&log, nil)))
+	l := newLoading(t.Context(), &out, slog.New(slog.NewTextHandler(&log, nil)))
 	took := time.Duration(0)
 	l.took = func() time.Duration { return took }
 	const total = 4000
@@ -30,7 +33,9 @@ func TestLoadingTellsTheTenths(t *testing.T) {
 		if done == total/4 {
 			took = loadPatience
 		}
-		l.progress(done, total)
+		if err := l.progress(done, total); err != nil {
+			t.Fatal(err)
+		}
 	}
 	l.end()
 	var want []string

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,7 +35,8 @@ biases stay F32. In four-bit files the embedding and the head are Q8_0.`,
 		Args: takes(2, "IN", "OUT.gguf"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.in, o.out = args[0], args[1]
-			return quantize(o, streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()})
+			s := streams{cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()}
+			return quantize(cmd.Context(), o, s)
 		},
 		Annotations: map[string]string{exits: "1 2"},
 	}
@@ -49,8 +51,9 @@ type quantizeOptions struct {
 	force         bool
 }
 
-// quantize writes beside the target and renames at the end: nobody sees half a file.
-func quantize(o quantizeOptions, s streams) error {
+// quantize writes beside the target and renames at the end: nobody sees half a file. It ends with
+// ctx, after the row at hand.
+func quantize(ctx context.Context, o quantizeOptions, s streams) error {
 	to, ok := export.Types[strings.ToUpper(o.kind)]
 	switch {
 	case !ok:
@@ -80,7 +83,7 @@ func quantize(o quantizeOptions, s streams) error {
 		return fmt.Errorf("write %s: %w", o.out, err)
 	}
 	defer os.Remove(file.Name())
-	show := newLoading(s.err, slog.New(slog.DiscardHandler))
+	show := newLoading(ctx, s.err, slog.New(slog.DiscardHandler))
 	show.what = "writing"
 	report, err := export.Write(file, export.Job{Files: os.DirFS(at.path), Weights: weights,
 		Name: at.name, Type: to, Progress: show.progress})
@@ -90,6 +93,9 @@ func quantize(o quantizeOptions, s streams) error {
 	}
 	if err = errors.Join(err, file.Close()); err == nil {
 		err = os.Rename(file.Name(), o.out)
+	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("stopped; %s was not written", o.out)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s as %s: %w", o.in, o.out, err)

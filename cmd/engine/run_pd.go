@@ -96,12 +96,12 @@ func runPrompt(ctx context.Context, o runOptions, s streams) error {
 		return usageError("--json needs a prompt; see `engine run --help`")
 	}
 	if !chats {
-		if err := o.readPrompt(s.in); err != nil {
+		if err := o.readPrompt(untilStopped(ctx, s.in)); err != nil {
 			return err
 		}
 	}
 	log := newLogger(cfg, s.err, slog.LevelWarn)
-	p, err := openPair(ctx, cfg, newLoading(s.err, log))
+	p, err := openPair(ctx, cfg, newLoading(ctx, s.err, log))
 	if err != nil {
 		return err
 	}

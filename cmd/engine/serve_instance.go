@@ -66,7 +66,10 @@ func serveInstance(ctx context.Context, o serveOptions, s streams) error {
 	defer i.close()
 	hangups, release := catchHangups()
 	defer release()
-	if err := i.open(ctx, s); err != nil {
+	if err := i.open(ctx, s); ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		i.log.Info("stopping", "while", "opening")
+		return nil // Nobody was served yet: there is nothing to wait for.
+	} else if err != nil {
 		return err
 	}
 	signalled := ctx
@@ -116,7 +119,7 @@ func (i *instance) open(ctx context.Context, s streams) error {
 	if err = i.openTraces(); err != nil {
 		return fmt.Errorf("telemetry.otlp: %w", err)
 	}
-	i.loading = newLoading(s.err, i.log)
+	i.loading = newLoading(ctx, s.err, i.log)
 	i.who = admin.State{Node: i.cfg.NodeName(), Role: string(i.cfg.Node.Role), Version: release}
 	i.gate, i.meter = access.New(accessRules(i.cfg), time.Now), newMeter(time.Now)
 	open := i.openEngine

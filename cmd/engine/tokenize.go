@@ -47,7 +47,8 @@ which needs no more than a tokenizer.json, or a GGUF file. The text of special t
 					AddSpecial: !noSpecial, ParseSpecial: true,
 				})
 			}
-			return tokenizeLines(cmd.InOrStdin(), cmd.OutOrStdout(), encode)
+			in := untilStopped(cmd.Context(), cmd.InOrStdin())
+			return tokenizeLines(in, cmd.OutOrStdout(), encode)
 		},
 		Annotations: map[string]string{exits: "1 2"},
 	}

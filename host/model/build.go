@@ -173,10 +173,10 @@ func (l *builder) take(name string, shape ...int) (gpu.DType, []byte) {
 	return t.dtype, data
 }
 
-// report tells how far the copying is.
+// report tells how far the copying is, and whether it goes on.
 func (l *builder) report() {
 	if l.err == nil && l.options.Progress != nil {
-		l.options.Progress(l.done, l.total)
+		l.err = l.options.Progress(l.done, l.total)
 	}
 }
 

@@ -35,8 +35,9 @@ type Options struct {
 	// its error ends the load. nil admits all.
 	Admit func(Need) error
 	// Progress hears how many bytes of the weight files are copied, of how many; done equals total
-	// once at the end. It is called often, from the goroutine that loads. nil hears nothing.
-	Progress func(done, total int64)
+	// once at the end. It is called often, from the goroutine that loads; its error ends the load.
+	// nil hears nothing.
+	Progress func(done, total int64) error
 }
 
 // DefaultMaxRows is the token budget when Options names none.

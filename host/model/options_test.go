@@ -79,11 +79,12 @@ func TestAdmitAndProgress(t *testing.T) {
 				}
 				return nil
 			}
-			o.Progress = func(done, all int64) {
+			o.Progress = func(done, all int64) error {
 				if done < last || done > all || total > 0 && all != total {
 					t.Errorf("%s: %d of %d bytes after %d of %d", name, done, all, last, total)
 				}
 				last, total = done, all
+				return nil
 			}
 			runFirst(t, name, o)
 			info, err := os.Stat(filepath.Join(modelDir(t, name), "model.safetensors"))
@@ -98,11 +99,24 @@ func TestAdmitAndProgress(t *testing.T) {
 	}
 	full := errors.New("no room")
 	_, err := model.Load(openDevice(t, cpu.Options{}), modelDir(t, "random/phi3"), model.Options{
-		Admit:    func(model.Need) error { return full },
-		Progress: func(int64, int64) { t.Error("copied what was not admitted") },
+		Admit: func(model.Need) error { return full },
+		Progress: func(int64, int64) error {
+			t.Error("copied what was not admitted")
+			return nil
+		},
 	})
 	if !errors.Is(err, full) {
 		t.Errorf("error %v", err)
+	}
+	enough, heard := errors.New("enough"), 0
+	_, err = model.Load(openDevice(t, cpu.Options{}), modelDir(t, "random/phi3"), model.Options{
+		Progress: func(int64, int64) error {
+			heard++
+			return enough
+		},
+	})
+	if !errors.Is(err, enough) || heard != 1 {
+		t.Errorf("a load that was ended: error %v after %d reports", err, heard)
 	}
 }
 

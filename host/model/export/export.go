@@ -39,8 +39,9 @@ type Job struct {
 	Weights *safetensors.Weights
 	Name    string // general.name
 	Type    gpu.DType
-	// Progress hears how many bytes of the folder's weights are written; nil hears nothing.
-	Progress func(done, total int64)
+	// Progress hears, after each row, how many bytes of the folder's weights are written; its error
+	// ends the writing. nil hears nothing.
+	Progress func(done, total int64) error
 }
 
 // Report says what became of the matrices.
@@ -197,7 +198,9 @@ func (t *tensor) write(to io.Writer) error {
 			return err
 		}
 		if t.done += int64(width); t.Progress != nil {
-			t.Progress(t.done, t.total)
+			if err := t.Progress(t.done, t.total); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

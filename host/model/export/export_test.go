@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -53,7 +55,10 @@ func write(t *testing.T, folder string, to gpu.DType) (string, *export.Report, e
 	defer file.Close()
 	last, total := int64(0), int64(0)
 	report, err := export.Write(file, export.Job{Files: os.DirFS(folder), Weights: weights,
-		Name: "test", Type: to, Progress: func(done, of int64) { last, total = done, of }})
+		Name: "test", Type: to, Progress: func(done, of int64) error {
+			last, total = done, of
+			return nil
+		}})
 	if err == nil && (last != total || total == 0) {
 		t.Errorf("progress ended at %d of %d", last, total)
 	}
@@ -237,5 +242,26 @@ func TestSameTokens(t *testing.T) {
 	}
 	if !bytes.Equal([]byte(got.Templates()["default"]), []byte(want.Templates()["default"])) {
 		t.Error("the chat template is another")
+	}
+}
+
+// TestProgressEndsTheWriting: the row at hand is the last one.
+func TestProgressEndsTheWriting(t *testing.T) {
+	folder := filepath.Join("..", "embedded", "checkpoint")
+	weights, err := safetensors.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer weights.Close()
+	enough, rows := errors.New("enough"), 0
+	_, err = export.Write(io.Discard, export.Job{Files: os.DirFS(folder), Weights: weights,
+		Name: "test", Type: gpu.Q8_0, Progress: func(int64, int64) error {
+			if rows++; rows == 5 {
+				return enough
+			}
+			return nil
+		}})
+	if !errors.Is(err, enough) || rows != 5 {
+		t.Errorf("error %v after %d rows", err, rows)
 	}
 }
