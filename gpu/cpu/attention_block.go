@@ -355,9 +355,8 @@ func (b *block) findColumns(from, to int) {
 	for column := from; column < to; {
 		v := b.value(column)
 		next := min(to, column+v.k)
-		for ; v.b != nil && column < next; column++ {
-			b.scratch.columns[column] = v
-			v.b, v.k = unsafe.Add(v.b, row), v.k-1
+		for i := 0; v.b != nil && column+i < next; i++ {
+			b.scratch.columns[column+i] = stretch{unsafe.Add(v.b, i*row), v.k - i}
 		}
 		column = next
 	}
