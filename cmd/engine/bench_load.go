@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -152,11 +153,13 @@ func discover(ctx context.Context, c *bench.Client) ([]int32, error) {
 	if err != nil && asked.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%s takes connections and answers nothing for %v", c.Base,
 			discoverPatience)
-	}
-	if err != nil {
 		return nil, unreachable(err)
 	}
-	return tokens, nil
+	var dialled *url.Error
+	if errors.As(err, &dialled) {
+		return nil, unreachable(err)
+	}
+	return tokens, err // What answers is reached, whatever it says.
 }
 
 // progress shows how many requests of the plan have ended, or how much of its time has passed.

@@ -232,6 +232,15 @@ func TestClient(t *testing.T) {
 	if err != nil || c.Model != "m" || fmt.Sprint(tokens) != "[3 5 9]" {
 		t.Fatal(tokens, c.Model, err)
 	}
+	for _, end := range []string{"", "/v1", "/v1/", "//v1//"} {
+		c := &Client{Base: server.URL + end, HTTP: server.Client()}
+		if _, err := c.Discover(t.Context()); err != nil || c.Model != "m" {
+			t.Errorf("a base that ends in %q: model %q, %v", end, c.Model, err)
+		}
+		if _, ok := c.Busy(t.Context()); !ok {
+			t.Errorf("a base that ends in %q has no metrics", end)
+		}
+	}
 	a := c.Do(t.Context(), Ask{Prompt: tokens, Out: 4})
 	if a.Err != nil || a.In != 3 || a.Out != 4 || len(a.Gaps) != 3 || a.First == 0 {
 		t.Errorf("%+v", a)

@@ -20,7 +20,7 @@ import (
 // Client is a server that speaks OpenAI's API; prompts go to it as token ids, so that both sides
 // count the same.
 type Client struct {
-	Base  string // "http://127.0.0.1:8080"
+	Base  string // "http://127.0.0.1:8080", or with the "/v1" that API clients are given
 	Key   string // "" sends none
 	Model string // "" until Discover
 	HTTP  *http.Client
@@ -78,6 +78,11 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
+// at is the URL of a path. Not all paths are below /v1, which a Base may end in.
+func (c *Client) at(path string) string {
+	return strings.TrimRight(strings.TrimSuffix(strings.TrimRight(c.Base, "/"), "/v1"), "/") + path
+}
+
 // send sends a request and returns an answer of status 200.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
@@ -88,7 +93,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 		}
 		body = bytes.NewReader(data)
 	}
-	q, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+path, body)
+	q, err := http.NewRequestWithContext(ctx, method, c.at(path), body)
 	if err != nil {
 		return nil, err
 	}
