@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,6 +27,48 @@ func takes(most int, need ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// given refuses flags with an empty value, such as that of an unset variable: leaving a flag out
+// means something, and something else than its value in silence would.
+func given(cmd *cobra.Command) error {
+	for _, f := range visited(cmd.Flags().Visit) {
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(interface{ GetSlice() []string }); ok {
+			empty = slices.Equal(list.GetSlice(), []string{""}) || len(list.GetSlice()) == 0
+		}
+		if empty {
+			return usageError("--%s is empty: give it a value or leave it out; see `%s --help`",
+				f.Name, cmd.CommandPath())
+		}
+	}
+	return nil
+}
+
+// visited lists what a walk visits.
+func visited[T any](walk func(func(T))) (all []T) {
+	walk(func(one T) { all = append(all, one) })
+	return all
+}
+
+// flagWords says what is wrong with a flag in words of ours where the library's are a function's.
+func flagWords(err error) error {
+	var number *strconv.NumError
+	if !errors.As(err, &number) {
+		return err
+	}
+	words := fmt.Sprintf("%q is no number", number.Num)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		words = number.Num + " is out of range"
+	case number.Func == "ParseUint" && strings.HasPrefix(number.Num, "-"):
+		words = number.Num + " is negative"
+	case number.Func == "ParseBool":
+		words = fmt.Sprintf("%q is neither true nor false", number.Num)
+	case number.Func != "ParseFloat":
+		words = fmt.Sprintf("%q is no whole number", number.Num)
+	}
+	return errors.New(strings.Replace(err.Error(), number.Error(), words, 1))
 }
 
 // group runs a command that only holds others.

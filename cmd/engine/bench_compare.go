@@ -30,21 +30,23 @@ below 1 worse. With --least, a figure below it fails the command.`,
 			if err != nil {
 				return err
 			}
+			changes := bench.Compare(before, after)
+			worst, ok := bench.Worst(changes)
+			if !ok {
+				return fmt.Errorf("%s (%s) and %s (%s) have no figure in common", args[0],
+					before.Kind, args[1], after.Kind)
+			}
 			for _, text := range bench.Differences(before, after) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "! the results differ in", text)
 			}
-			changes := bench.Compare(before, after)
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(changes)
 			} else {
 				err = bench.WriteChanges(cmd.OutOrStdout(), changes)
 			}
-			worst, ok := bench.Worst(changes)
 			switch {
 			case err != nil:
 				return err
-			case !ok:
-				return fmt.Errorf("%s and %s have no figure in common", args[0], args[1])
 			case least > 0 && worst.Ratio < least:
 				return fmt.Errorf("%s is %.3f of what it was; %v at least was asked for",
 					worst.Name, worst.Ratio, least)

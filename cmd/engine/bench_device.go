@@ -22,7 +22,7 @@ type benchDevice struct {
 
 func (d *benchDevice) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.IntVarP(&d.threads, "threads", "t", 0, "threads; default: as the engine takes")
+	f.IntVarP(&d.threads, "threads", "t", 0, "threads; 0: as many as the engine takes")
 	f.StringVar(&d.isa, "isa", "auto",
 		"auto, amx, avx512, avxvnni, avx2, plain; or several")
 	f.StringVar(&d.activations, "activations", "int8",
@@ -41,13 +41,14 @@ func (d *benchDevice) config(isa string) (*config.Config, error) {
 	if d.threads != 0 {
 		threads = strconv.Itoa(d.threads)
 	}
-	flags := []struct{ flag, variable, value string }{
-		{"threads", "ENGINE__BACKEND__THREADS", threads},
-		{"isa", "ENGINE__BACKEND__ISA", isa},
-		{"activations", "ENGINE__BACKEND__ACTIVATIONS", d.activations},
-		{"numerics", "ENGINE__BACKEND__NUMERICS", d.numerics},
-		{"kv-dtype", "ENGINE__KV_CACHE__DTYPE", d.kvDType},
-		{"beside-transfer", "ENGINE__TRANSFER__MAX_RATE", d.beside},
+	flags := []struct{ flag, variable, value, more string }{
+		{"threads", "ENGINE__BACKEND__THREADS", threads,
+			", or 0: as many as the engine takes"},
+		{"isa", "ENGINE__BACKEND__ISA", isa, ""},
+		{"activations", "ENGINE__BACKEND__ACTIVATIONS", d.activations, ""},
+		{"numerics", "ENGINE__BACKEND__NUMERICS", d.numerics, ""},
+		{"kv-dtype", "ENGINE__KV_CACHE__DTYPE", d.kvDType, ""},
+		{"beside-transfer", "ENGINE__TRANSFER__MAX_RATE", d.beside, ""},
 	}
 	var environ []string
 	for _, f := range flags {
@@ -62,7 +63,7 @@ func (d *benchDevice) config(isa string) (*config.Config, error) {
 	p := problems[0]
 	for _, f := range flags {
 		if f.variable == p.Variable {
-			return nil, usageError("--%s %s: %s; %s", f.flag, f.value, p.Message, p.Label)
+			return nil, usageError("--%s %s: %s; %s%s", f.flag, f.value, p.Message, p.Label, f.more)
 		}
 	}
 	return nil, usageError("%s; %s", p.Message, p.Label)

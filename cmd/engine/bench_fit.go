@@ -50,6 +50,13 @@ func (o *benchOptions) fit(changed func(flag string) bool) error {
 			measures = name
 		}
 	}
+	if strings.Contains(o.isa, ",") && measures != measureLoad {
+		for _, isa := range o.isas() { // A name that nobody knows is told before their number.
+			if _, err := o.config(isa); err != nil {
+				return err
+			}
+		}
+	}
 	if measures != measureKernels && strings.Contains(o.isa, ",") {
 		return usageError("--isa %s: several need --kernels; %s has one", o.isa,
 			measureWords(measures))

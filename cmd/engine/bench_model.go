@@ -53,8 +53,9 @@ func (o *benchModel) check() error {
 		return usageError("--repeat %d: at least 1", o.repeat)
 	}
 	for _, batch := range o.batches {
-		if batch < 1 {
-			return usageError("--batch %d: at least 1 sequence", batch)
+		if batch < 1 || batch > model.DefaultMaxRows {
+			return usageError("--batch %d: from 1 to %d sequences, each a row of a step", batch,
+				model.DefaultMaxRows)
 		}
 	}
 	for _, list := range [][]int{o.prompts, o.generate, o.depths} {
@@ -72,6 +73,9 @@ func (o *benchModel) check() error {
 	}
 	if o.peer != "" && !model.IsGGUF(o.path) {
 		return usageError("--peer needs --model with a GGUF file, which both read")
+	}
+	if o.peer != "" {
+		return canRun("--peer", o.peer)
 	}
 	return nil
 }

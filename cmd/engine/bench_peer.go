@@ -24,6 +24,26 @@ type peerBench struct {
 	threads         int
 }
 
+// canRun says before a model is loaded whether its peer is a program.
+func canRun(flag, path string) error {
+	found, err := exec.LookPath(path)
+	if err == nil || errors.Is(err, exec.ErrDot) {
+		path = found
+	}
+	info, statErr := os.Stat(path)
+	switch {
+	case statErr == nil && info.IsDir():
+		return usageError("%s %s is a folder; name the program in it", flag, path)
+	case statErr == nil && !info.Mode().IsRegular():
+		return usageError("%s %s is no file, but a device, pipe or socket", flag, path)
+	case statErr == nil && err != nil:
+		return usageError("%s %s is no program: it may not be executed", flag, path)
+	case err != nil:
+		return usageError("%s %s: there is no such program", flag, path)
+	}
+	return nil
+}
+
 // newPeerBench looks for the batched measure beside the other one.
 func newPeerBench(o *benchModel, threads int) *peerBench {
 	p := &peerBench{single: o.peer, model: o.path, threads: threads}
@@ -83,7 +103,11 @@ func (p *peerBench) once(ctx context.Context, c bench.Case) (float64, error) {
 	command.Stdout, command.Stderr = &out, &words
 	name := filepath.Base(program)
 	if err := command.Run(); err != nil {
-		return 0, fmt.Errorf("run the peer: %s: %w: %s", name, err, lastWords(words.Bytes()))
+		err = fmt.Errorf("run the peer: %s: %w", name, err)
+		if words.Len() > 0 {
+			err = fmt.Errorf("%w: %s", err, lastWords(words.Bytes()))
+		}
+		return 0, err
 	}
 	if len(bytes.TrimSpace(out.Bytes())) == 0 {
 		return 0, fmt.Errorf("%s: %w, exit status 0; its messages: %s", name, errPeerSilent,

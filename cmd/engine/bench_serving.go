@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kvrelay/engine/host/bench"
+	"github.com/kvrelay/engine/host/config"
 	"github.com/kvrelay/engine/host/model"
 )
 
@@ -28,7 +29,7 @@ const generatorNice = "19"
 
 // check completes what was asked for.
 func (o *benchServing) check() error {
-	p := &o.plan
+	p, budget := &o.plan, config.Default().Scheduler.TokenBudget
 	if p.Streams == 0 {
 		p.Streams = 16
 	}
@@ -38,6 +39,8 @@ func (o *benchServing) check() error {
 	switch {
 	case o.repeat < 1 || p.Streams < 1 || p.In < 1 || p.Out < 2:
 		return usageError("--repeat, --streams and --in are at least 1, --out at least 2")
+	case p.Streams > budget:
+		return usageError("--streams %d: at most %d, the rows of a step", p.Streams, budget)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -323,10 +324,15 @@ func TestBenchRefuses(t *testing.T) {
 		"does not go with a model": "--dtype f16",
 		"takes 4096 positions":     "-p 4096",
 		"--repeat 0":               "--repeat 0",
-		"--batch 0: at least 1":    "--batch 0",
+		"--batch 0: from 1 to 512": "--batch 0",
+		"--batch 513: from 1 to":   "--batch 1,513",
+		"at most 2048, the rows":   "--serving --streams 2049",
 		"nothing was measured":     "--json no-such-folder/a.json",
 		"--html: nothing was":      "--kernels --html no-such-folder/a.html",
 		"several need --kernels":   "--isa avx2,plain",
+		`isa has no value "avx"`:   "--isa avx,plain",
+		`has no value "neon"`:      "--kernels --isa plain,neon",
+		"0: as many as the":        "-t -1",
 		`"int8"? (one of: int8`:    "--activations int4",
 		"one of: fma, tdp":         "--numerics sse",
 		`did you mean "f16"?`:      "--kv-dtype fp16",
@@ -398,4 +404,52 @@ func TestBenchLoad(t *testing.T) {
 		t.Errorf("a context of 512 leaves 384 tokens beside 128: %+v", got)
 	}
 	n.stop()
+}
+
+// TestBenchPeerIsNoProgram: what cannot be run is refused before the model is looked at, which is
+// not there.
+func TestBenchPeerIsNoProgram(t *testing.T) {
+	folder := t.TempDir()
+	text := filepath.Join(folder, "llama-bench.txt")
+	if err := os.WriteFile(text, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for peer, want := range map[string]string{
+		filepath.Join(folder, "none"): "there is no such program",
+		"no-such-llama-bench":         "there is no such program",
+		folder:                        "is a folder; name the program in it",
+		text:                          "is no program: it may not be executed",
+		os.DevNull:                    "is no file",
+	} {
+		got := invoke(t, "", "bench", "--model", "none.gguf", "--peer", peer)
+		if runtime.GOOS == "windows" && got.code == exitUsage {
+			continue // Other names and no such bits there.
+		}
+		if got.code != exitUsage || !strings.Contains(got.err, "--peer "+peer) ||
+			!strings.Contains(got.err, want) {
+			t.Errorf("%s: %+v, want %q", peer, got, want)
+		}
+	}
+}
+
+// TestBenchCompareOfDifferentKinds says so in one line alone.
+func TestBenchCompareOfDifferentKinds(t *testing.T) {
+	folder := t.TempDir()
+	var files []string
+	for name, r := range map[string]*bench.Result{
+		"rates.json": {Kind: "model", Rows: []bench.Row{bench.RowOf("pp16", "tok/s", []float64{1})},
+			Settings: map[string]string{"isa": "auto"}},
+		"url.json": {Kind: "load", Rows: []bench.Row{bench.RowOf("ttft", "ms", []float64{1})}},
+	} {
+		file := filepath.Join(folder, name)
+		if err := r.Save(file); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	got := invoke(t, "", "bench", "compare", files[0], files[1])
+	if got.code != exitFailed || got.out != "" || strings.Count(got.err, "\n") != 1 ||
+		!strings.Contains(got.err, "(load)") || !strings.Contains(got.err, "no figure in common") {
+		t.Errorf("%+v", got)
+	}
 }

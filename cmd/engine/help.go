@@ -60,11 +60,19 @@ func dress(root *cobra.Command) {
 	root.SetUsageTemplate(helpTemplate)
 	root.SetHelpCommand(helpCommand(root))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError("%w; see `%s --help`", err, cmd.CommandPath())
+		return usageError("%w; see `%s --help`", flagWords(err), cmd.CommandPath())
 	})
 	each(root, func(cmd *cobra.Command) {
 		if cmd.HasSubCommands() && cmd.RunE == nil {
 			cmd.Args, cmd.RunE = cobra.ArbitraryArgs, group
+		}
+		if check := cmd.Args; check != nil {
+			cmd.Args = func(cmd *cobra.Command, args []string) error {
+				if err := given(cmd); err != nil {
+					return err
+				}
+				return check(cmd, args)
+			}
 		}
 		cmd.SuggestionsMinimumDistance = 2
 		cmd.DisableFlagsInUseLine = true
