@@ -114,15 +114,22 @@ func TestQuantize(t *testing.T) {
 	if got.code != 0 || got.out == "" {
 		t.Errorf("run: %+v", got)
 	}
+	taken := filepath.Join(t.TempDir(), "folder.gguf")
+	if err := os.Mkdir(taken, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for want, args := range map[string][]string{
 		"is there already":          {folder, out},
 		"Q5_9 is not known":         {folder, out, "--type", "Q5_9"},
 		"should end in .gguf":       {folder, "small.bin"},
 		"is a GGUF file already":    {out, out + "2.gguf"},
 		"there is no folder nobody": {"nobody", "x.gguf"},
+		"there is no folder none":   {folder, "none/x.gguf"},
+		"is a folder; name a file":  {folder, taken, "--force"},
 	} {
 		got := invoke(t, "", append([]string{"quantize"}, args...)...)
-		if got.code == 0 || !strings.Contains(got.err, want) {
+		if got.code == 0 || !strings.Contains(got.err, want) ||
+			strings.Contains(got.err, ".quantize") {
 			t.Errorf("%v: %+v, want %q", args, got, want)
 		}
 	}
@@ -144,6 +151,11 @@ func TestCheckFindsDamagedGGUF(t *testing.T) {
 	got := invoke(t, "", "quantize", "../../host/model/embedded/checkpoint", file)
 	if got.code != 0 {
 		t.Fatalf("%+v", got)
+	}
+	chat := invoke(t, "", "run", "--model", file, "--chat", "x")
+	if chat.code != exitFailed || strings.Contains(chat.err, "model folder") ||
+		!strings.Contains(chat.err, "no chat template in the model's folder or file") {
+		t.Errorf("a file without a template: %+v", chat)
 	}
 	toml := filepath.Join(t.TempDir(), "engine.toml")
 	text := "[model]\npath = " + quoted(file) + "\n"
@@ -184,5 +196,27 @@ func TestCheckFindsDamagedGGUF(t *testing.T) {
 				t.Errorf("%s%+d: %q is told of a folder", key, n, ran.err)
 			}
 		}
+	}
+}
+
+// TestChatWithoutATemplate: a file is not called a folder.
+func TestChatWithoutATemplate(t *testing.T) {
+	folder, file := copyModel(t), filepath.Join(t.TempDir(), "plain.gguf")
+	settings := filepath.Join(folder, "tokenizer_config.json")
+	text, err := os.ReadFile(settings)
+	if err == nil {
+		text = bytes.ReplaceAll(text, []byte(`"chat_template"`), []byte(`"no_template"`))
+		err = os.WriteFile(settings, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := invoke(t, "", "quantize", folder, file); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	got := invoke(t, "", "run", "--model", file, "--chat", "x")
+	if got.code != exitFailed || strings.Contains(got.err, "model folder") ||
+		!strings.Contains(got.err, "no chat template in the model's folder or file") {
+		t.Errorf("%+v", got)
 	}
 }

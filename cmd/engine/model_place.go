@@ -47,13 +47,9 @@ func findModel(path, folder string) (place, error) {
 	if path == "" {
 		return given, nil
 	}
-	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-		if model.IsGGUF(path) {
-			return given, nil
-		}
-		return place{}, fmt.Errorf("%s is a file: a model is a Hugging Face folder or a file "+
-			"whose name ends in .gguf", path)
-	} else if err == nil || !errors.Is(err, fs.ErrNotExist) {
+	if info, err := os.Stat(path); err == nil {
+		return given, mayBeModel(path, info)
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return given, nil // Whatever is wrong with it, its reader says best.
 	}
 	ref, ok := modelRef(path, folder)
@@ -83,6 +79,69 @@ func findModel(path, folder string) (place, error) {
 			"the rest:\n  engine pull %s", ref, strings.Join(s.Missing, ", "), ref)
 	}
 	return place{s.Path, ref.Model()}, nil
+}
+
+// mayBeModel refuses what is no model without opening it: opening a pipe would wait for ever.
+func mayBeModel(path string, info fs.FileInfo) error {
+	switch {
+	case info.IsDir():
+		return mayBeFolder(path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is %s: a model is a Hugging Face folder or a file whose name ends "+
+			"in .gguf", path, kindOf(info))
+	case !model.IsGGUF(path):
+		return fmt.Errorf("%s is a file: a model is a Hugging Face folder or a file whose name "+
+			"ends in .gguf", path)
+	}
+	return nil
+}
+
+// mayBeFolder refuses a folder that has something else than files where a model's are read, and one
+// that has GGUF files alone.
+func mayBeFolder(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil // Its reader says it best.
+	}
+	var files []string
+	whole := false
+	for _, e := range entries {
+		switch strings.ToLower(filepath.Ext(e.Name())) {
+		case ".json", ".safetensors", ".jinja":
+			info, err := os.Stat(filepath.Join(path, e.Name()))
+			if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+				return fmt.Errorf("%s in %s is %s, not a file", e.Name(), path, kindOf(info))
+			}
+			whole = true
+		case ".gguf":
+			last := len(files) - 1
+			if last < 0 || !model.SameGGUF(files[last], e.Name()) {
+				files = append(files, e.Name())
+			}
+		}
+	}
+	const most = 8
+	if more := len(files) - most; more > 0 {
+		files = append(files[:most], fmt.Sprintf("and %d more", more))
+	}
+	if len(files) > 0 && !whole {
+		return fmt.Errorf("%s is no model's folder, it has no config.json; name one of the GGUF "+
+			"files in it: %s", path, strings.Join(files, ", "))
+	}
+	return nil
+}
+
+// kindOf says what something is that is neither a folder nor a file.
+func kindOf(info fs.FileInfo) string {
+	switch mode := info.Mode(); {
+	case mode&fs.ModeNamedPipe != 0:
+		return "a pipe"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	}
+	return "neither a folder nor a file"
 }
 
 // cachedGGUF is the one GGUF file of a snapshot, which may be in parts.

@@ -62,8 +62,8 @@ func quantize(ctx context.Context, o quantizeOptions, s streams) error {
 	case !model.IsGGUF(o.out):
 		return usageError("%s should end in .gguf, by which it is found to be one", o.out)
 	}
-	if _, err := os.Lstat(o.out); err == nil && !o.force {
-		return fmt.Errorf("%s is there already; --force replaces it", o.out)
+	if err := o.hasRoom(); err != nil {
+		return err
 	}
 	at, err := findModel(o.in, ".")
 	if err != nil {
@@ -80,7 +80,7 @@ func quantize(ctx context.Context, o quantizeOptions, s streams) error {
 	defer weights.Close()
 	file, err := os.CreateTemp(filepath.Dir(o.out), ".quantize-*")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", o.out, err)
+		return fmt.Errorf("write %s: %w", o.out, bare(err))
 	}
 	defer os.Remove(file.Name())
 	show := newLoading(ctx, s.err, slog.New(slog.DiscardHandler))
@@ -98,7 +98,7 @@ func quantize(ctx context.Context, o quantizeOptions, s streams) error {
 		return fmt.Errorf("stopped; %s was not written", o.out)
 	}
 	if err != nil {
-		return fmt.Errorf("write %s as %s: %w", o.in, o.out, err)
+		return fmt.Errorf("write %s as %s: %w", o.in, o.out, bare(err))
 	}
 	return tellQuantized(o, report, s)
 }

@@ -14,7 +14,7 @@ import (
 
 // Why a chat could not be rendered. All are the client's or the model folder's doing.
 var (
-	// ErrNoTemplate: the model folder has no chat template, or none of that name.
+	// ErrNoTemplate: the model has no chat template, or none of that name.
 	ErrNoTemplate = errors.New("no chat template")
 	// ErrNoTools: tools were given, and the template never looks at them.
 	ErrNoTools = errors.New("the chat template does not support tools")
@@ -77,10 +77,10 @@ func (t *Tokenizer) ChatTemplate(name string) (*ChatTemplate, error) {
 	}
 	source, ok := t.chat[wanted]
 	if !ok && name == "" {
-		return nil, fmt.Errorf("%w in the model folder", ErrNoTemplate)
+		return nil, fmt.Errorf("%w in the model's folder or file", ErrNoTemplate)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%w named %q in the model folder", ErrNoTemplate, name)
+		return nil, fmt.Errorf("%w named %q in the model's folder or file", ErrNoTemplate, name)
 	}
 	c, err := t.ParseChatTemplate(wanted, source)
 	if err != nil {
