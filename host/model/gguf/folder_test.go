@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestFolder reads what a folder of the smallest file says.
-func TestFolder(t *testing.T) {
+// tinyFolder is the smallest file, and the folder that it shows.
+func tinyFolder(t *testing.T) (*File, fs.FS) {
+	t.Helper()
 	f, err := Parse(tinyLlama())
 	if err != nil {
 		t.Fatal(err)
@@ -19,6 +20,12 @@ func TestFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f, files
+}
+
+// TestFolder reads what a folder of the smallest file says.
+func TestFolder(t *testing.T) {
+	_, files := tinyFolder(t)
 	read := func(name string, into any) {
 		data, err := fs.ReadFile(files, name)
 		if err == nil {

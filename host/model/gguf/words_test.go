@@ -12,14 +12,7 @@ import (
 // TestInOwnWords: no key of config.json that is made from the metadata, and no tensor's name of the
 // folder, stays in an error about the file.
 func TestInOwnWords(t *testing.T) {
-	f, err := Parse(tinyLlama())
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := f.Folder()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, files := tinyFolder(t)
 	words := func(err error) error {
 		return files.(interface{ InOwnWords(error) error }).InOwnWords(err)
 	}
