@@ -175,13 +175,7 @@ func (g *generator) tile(dtype string, rows int) {
 	back := g.mayFlush(name, dtype)
 	g.p("MOVQ %d(AX), BX", fieldInit)
 	g.p("MOVQ %d(AX), DX", fieldLDI)
-	for r := range rows {
-		g.p("VMOVUPS (BX), Y%d", 4+2*r)
-		g.p("VMOVUPS 32(BX), Y%d", 5+2*r)
-		if r+1 < rows {
-			g.p("ADDQ DX, BX")
-		}
-	}
+	g.loadSums256(rows, "BX", "DX")
 	g.p("MOVQ %d(AX), CX", fieldK)
 	g.p("MOVQ %d(AX), SI", fieldA)
 	g.p("MOVQ %d(AX), R8", fieldLDA)
@@ -209,16 +203,33 @@ func (g *generator) tile(dtype string, rows int) {
 	g.nextStretch(name, func() {})
 	g.p("MOVQ %d(AX), DX", fieldC)
 	g.p("MOVQ %d(AX), R11", fieldLDC)
-	for r := range rows {
-		g.p("VMOVUPS Y%d, (DX)", 4+2*r)
-		g.p("VMOVUPS Y%d, 32(DX)", 5+2*r)
-		if r+1 < rows {
-			g.p("ADDQ R11, DX")
-		}
-	}
+	g.storeSums256(rows, "DX", "R11")
 	back()
 	g.p("VZEROUPPER")
 	g.p("RET")
+}
+
+// loadSums256 fills the accumulators of some rows, Y4…, two a row, from a register on: rows lie
+// distance apart.
+func (g *generator) loadSums256(rows int, from, distance string) {
+	for r := range rows {
+		g.p("VMOVUPS (%s), Y%d", from, 4+2*r)
+		g.p("VMOVUPS 32(%s), Y%d", from, 5+2*r)
+		if r+1 < rows {
+			g.p("ADDQ %s, %s", distance, from)
+		}
+	}
+}
+
+// storeSums256 is the inverse of loadSums256.
+func (g *generator) storeSums256(rows int, to, distance string) {
+	for r := range rows {
+		g.p("VMOVUPS Y%d, (%s)", 4+2*r, to)
+		g.p("VMOVUPS Y%d, 32(%s)", 5+2*r, to)
+		if r+1 < rows {
+			g.p("ADDQ %s, %s", distance, to)
+		}
+	}
 }
 
 // loop writes a loop over CX steps, unrolled, with a tail of single steps.

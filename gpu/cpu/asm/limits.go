@@ -95,30 +95,25 @@ func (g *generator) limitSmall256() {
 
 // limitDotVNNI writes the same for AVX-VNNI.
 func (g *generator) limitDotVNNI() {
-	const name = "limitDotAVXVNNI"
+	g.limitDots("limitDotAVXVNNI", ymm, func(to int) { g.dotBytes(to, 1, 0) })
+}
+
+// limitDots writes a loop of instructions that each have the products and the sums.
+func (g *generator) limitDots(name string, v vector, dot func(to int)) {
 	g.function(name, "(turns int)", limitDotDoc, 8)
-	for i := range 16 {
-		g.p("VPXOR Y%d, Y%d, Y%d", i, i, i)
+	for i := range v.bytes / 2 { // its registers
+		g.p("%s %s, %[2]s, %[2]s", v.integer("VPXOR"), v.reg(i))
 	}
 	g.limitLoop(name, func() {
-		for i := range limitChains(ymm) {
-			g.dotBytes(4+i, 1, 0)
+		for i := range limitChains(v) {
+			dot(4 + i)
 		}
 	})
 }
 
 // limitDot512 writes the same for VNNI, which has it in one instruction.
 func (g *generator) limitDot512() {
-	const name = "limitDotAVX512"
-	g.function(name, "(turns int)", limitDotDoc, 8)
-	for i := range 32 {
-		g.p("VPXORD Z%d, Z%d, Z%d", i, i, i)
-	}
-	g.limitLoop(name, func() {
-		for i := range limitChains(zmm) {
-			g.p("VPDPBUSD Z0, Z1, Z%d", 4+i)
-		}
-	})
+	g.limitDots("limitDotAVX512", zmm, func(to int) { g.p("VPDPBUSD Z0, Z1, Z%d", to) })
 }
 
 // limitPairs writes products of pairs of bfloat16.

@@ -34,13 +34,7 @@ func (g *generator) sweep256(dtype string) {
 	g.label("%s_panel", name)
 	g.p("MOVQ %d(AX), DX", sweepLDI)
 	g.p("MOVQ R11, BX")
-	for r := range tall256 {
-		g.p("VMOVUPS (BX), Y%d", 4+2*r)
-		g.p("VMOVUPS 32(BX), Y%d", 5+2*r)
-		if r+1 < tall256 {
-			g.p("ADDQ DX, BX")
-		}
-	}
+	g.loadSums256(tall256, "BX", "DX")
 	g.p("MOVQ %d(AX), SI", sweepA)
 	g.p("LEAQ (R8)(R8*2), R9")
 	g.p("ADDQ SI, R9")
@@ -71,13 +65,7 @@ func (g *generator) sweep256(dtype string) {
 	})
 	g.p("MOVQ %d(AX), CX", sweepLDC)
 	g.p("MOVQ R14, DX")
-	for r := range tall256 {
-		g.p("VMOVUPS Y%d, (DX)", 4+2*r)
-		g.p("VMOVUPS Y%d, 32(DX)", 5+2*r)
-		if r+1 < tall256 {
-			g.p("ADDQ CX, DX")
-		}
-	}
+	g.storeSums256(tall256, "DX", "CX")
 	g.p("ADDQ %d(AX), R15", sweepAlong)
 	g.p("ADDQ %d(AX), R13", sweepAcross)
 	g.p("ADDQ %d(AX), R11", sweepAhead)
